@@ -11,7 +11,7 @@ from dropsim.compute.random import Streams
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics import metrics
 from dropsim.physics import settle as settling
-from dropsim.physics.contact import Plane, solids
+from dropsim.physics.contact import solids
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import Simulator
 from dropsim.priors.passive import PassivePrior
@@ -69,15 +69,6 @@ def test_crossed_shins_come_apart_in_the_air():
     np.testing.assert_allclose(SKELETON.centre_of_mass(out), SKELETON.centre_of_mass(x), atol=1e-12)
 
 
-def test_crossed_shins_come_apart_on_the_floor():
-    before, x = crossed(0.16)
-    floor = (Plane.ground(),)
-    out = settled(x, before, floor)
-    assert depth(out) < settling.DEEP
-    assert SKELETON.bone_error(out) < settling.STRETCHED
-    assert (SKELETON.radii - out[:, 2]).max() < settling.DEEP
-
-
 def test_what_overlaps_already_comes_out_at_a_speed():
     # A start out of a recording may be in itself; thrown out within a frame, its legs would fly apart.
     _, x = crossed(0.16)
@@ -86,15 +77,6 @@ def test_what_overlaps_already_comes_out_at_a_speed():
     for _ in range(1 + int(depth(x) / (settling.COMING_OUT * H))):
         x = settled(x, x)
     assert depth(x) < settling.DEEP
-
-
-def test_without_contact_a_body_goes_through_itself():
-    options = SimulatorOptions(kinematic=False, correct=False, num_samples=1, contact=False)
-    _, x = crossed(0.16)
-    start = PassivePrior(SKELETON).start_at_rest(x, stepping_clip(0.2).q[0])
-    motion = simulate(Simulator(PassivePrior(SKELETON), options=options, pose=None), start, 10, Streams(0))
-    # What falls freely keeps its shape.
-    assert metrics.self_overlap_mm(motion).min() > 500 * depth(x)
 
 
 def test_a_limp_body_that_is_thrown_keeps_out_of_itself():

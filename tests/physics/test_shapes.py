@@ -1,4 +1,4 @@
-"""Boxes, cylinders and meshes: distances, rays, and nothing that gets through."""
+"""Boxes and meshes: distances, rays, and nothing that gets through."""
 
 import math
 
@@ -19,7 +19,7 @@ from dropsim.physics.contact import (
     ray,
     solids,
 )
-from dropsim.physics.shapes import BOX, CYLINDER, MESH, Mesh
+from dropsim.physics.shapes import BOX, MESH, Mesh
 
 H = 1 / 30
 TURN = exp(np.array([0.4, -0.3, 1.1]))
@@ -46,13 +46,13 @@ def ball_mesh(radius: float, rings: int = 40) -> Mesh:
 
 
 def shape_of(kind, half, at=CENTRE, turn=TURN, mesh=None):
-    """A box, a cylinder of the first and the last half size, or a mesh: that of the box unless given."""
-    if kind == "mesh":
-        return Shape(MESH, (0.0, 0.0, 0.0), at, turn, mesh=mesh or box_mesh(half))
-    return Shape(BOX, half, at, turn) if kind == "box" else Shape(CYLINDER, (half[0], half[2], 0.0), at, turn)
+    """A box, or a mesh: that of the box unless given."""
+    if kind == "box":
+        return Shape(BOX, half, at, turn)
+    return Shape(MESH, (0.0, 0.0, 0.0), at, turn, mesh=mesh or box_mesh(half))
 
 
-KINDS = ["box", "cylinder", "mesh"]
+KINDS = ["box", "mesh"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

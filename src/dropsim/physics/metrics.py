@@ -24,7 +24,7 @@ from dropsim.priors.pose import PosePrior
 FEET = (7, 8, 10, 11)
 TOES = (10, 11)
 TOLERANCE = 0.005
-"""How far a sphere may be off the floor and still count as touching it [m]."""
+"""Largest distance from the floor of a sphere that counts as touching it [m]."""
 LOW = 0.05
 """Height up to which a sphere can bear a contact force [m]."""
 GET_UP = 8.0
@@ -237,12 +237,9 @@ def seconds_to_stop(motion: Motion, end: FrameIndex) -> Numbers:
 def stop_distance(motion: Motion, start: FrameIndex, end: FrameIndex) -> Numbers:
     """Distance of the centre of mass from a push's start to where somebody stands, or is 6 s after its end [m]."""
     centre = motion.skeleton.centre_of_mass(motion.joints)[..., :2]
-    last = np.minimum(_stop_frame(motion, end), len(motion) - 1)
-    way = [
-        _at(np.moveaxis(centre, -1, 0), np.broadcast_to(at, (2, *last.shape)))
-        for at in (last, _per_person(motion, start))
-    ]
-    return np.hypot(*(way[0] - way[1]))
+    frames = np.stack((_per_person(motion, start), np.minimum(_stop_frame(motion, end), len(motion) - 1)), -2)
+    first, last = np.moveaxis(np.take_along_axis(centre, frames, -2), -2, 0)
+    return np.linalg.norm(last - first, axis=-1)
 
 
 def _stop_frame(motion: Motion, end: FrameIndex) -> Int[np.ndarray, "*b 1"]:
@@ -317,10 +314,6 @@ def _per_person(motion: Motion, frame: FrameIndex) -> Int[np.ndarray, "*b 1"]:
 def _from(motion: Motion, since: FrameIndex) -> Bool[np.ndarray, "*b t"]:
     """Mark the frames from one on."""
     return np.arange(len(motion)) >= _per_person(motion, since)
-
-
-def _at(values: np.ndarray, frame: Int[np.ndarray, "*b 1"]) -> np.ndarray:
-    return np.take_along_axis(values, frame, -1)[..., 0]
 
 
 @functools.lru_cache(maxsize=16)

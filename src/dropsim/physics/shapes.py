@@ -1,11 +1,11 @@
-"""Planes, boxes, balls, cylinders and triangle meshes: exact signed distances, and where rays enter.
+"""Planes, boxes, balls and triangle meshes: exact signed distances, and where rays enter.
 
 Kernels take them as rows: kind, three sizes, centre, rotation (from the shape's own axes to the world's, row by row),
 velocity, angular velocity, friction, bounding radius, and whether people see it. Sizes are half the edges of a box,
-the radius of a ball, radius and half the height (along its own z) of a cylinder, and the first node of a mesh. The
-triangles of all meshes are in one bounding hierarchy. A plane has its normal instead of sizes, a point that it turns
-about as its centre, and its offset along the normal instead of a rotation. A patch of the ground with a friction of its
-own is nowhere, and has its centre, half sizes and the cosine and sine of its turn instead of a rotation.
+the radius of a ball, and the first node of a mesh. The triangles of all meshes are in one bounding hierarchy. A plane
+has its normal instead of sizes, a point that it turns about as its centre, and its offset along the normal instead of a
+rotation. A patch of the ground with a friction of its own is nowhere, and has its centre, half sizes and the cosine and
+sine of its turn instead of a rotation.
 """
 
 import functools
@@ -21,13 +21,13 @@ from dropsim.physics.vectors import Vector, cross, dot, minus, over, part, plus,
 
 Array = Any
 """numba knows the types."""
-BOX, CYLINDER, MESH, BALL, PLANE, PATCH = range(6)
+BOX, MESH, BALL, PLANE, PATCH = range(5)
 SIZES, CENTRE, TURN, VELOCITY, SPIN, FRICTION, BOUND, SEEN = 1, 4, 7, 16, 19, 22, 23, 24
 """Columns of a row."""
 LEAF = 4
 """Triangles of a leaf of the hierarchy."""
 FARTHEST = 1e5
-"""Of a vertex from the origin [m]: beyond, single corners of a hand are lost in rounding."""
+"""Largest distance of a vertex from the origin [m]: beyond, the corners of a hand are lost in rounding."""
 MAX_TRIANGLES = 500_000
 
 
@@ -37,7 +37,7 @@ class Triangles(NamedTuple):
     corners: np.ndarray
     """(1 t 3 3) [m]"""
     normals: np.ndarray
-    """Of the face, the three edges and the three corners, outward (1 t 7 3); zero at the border of an open mesh."""
+    """Normals of the face, the three edges and the three corners, outward (1 t 7 3); zero at the border of an open mesh."""
     bounds: np.ndarray
     """Lowest and highest corners of the nodes (1 n 6) [m]."""
     links: np.ndarray
@@ -171,12 +171,6 @@ def shape_distance(p: Vector, shape: Array, mesh: Triangles, within: float) -> W
         distance, normal = _box_distance(p, sizes)
     elif shape[0] == BALL:
         distance, normal = size(p) - sizes[0], over(p, size(p)) if size(p) > 1e-9 else (0.0, 0.0, 1.0)
-    elif shape[0] == CYLINDER:
-        # A cylinder is a box of endless width around its own axis.
-        across = math.sqrt(p[0] * p[0] + p[1] * p[1])
-        ux, uy = (p[0] / across, p[1] / across) if across > 1e-12 else (1.0, 0.0)
-        distance, (out, _, up) = _box_distance((across, 0.0, p[2]), (sizes[0], math.inf, sizes[1]))
-        normal = (out * ux, out * uy, up)
     else:
         distance, normal = _mesh_distance(p, int(sizes[0]), mesh, within)
     return distance, turned(normal, shape)
@@ -285,8 +279,6 @@ def shape_entry(p: Vector, d: Vector, shape: Array, mesh: Triangles) -> Way:
     d = minus(to_local(plus(p, d), shape), start)
     if shape[0] == BOX:
         share, normal = _into_box(start, d, sizes)
-    elif shape[0] == CYLINDER:
-        share, normal = _into_cylinder(start, d, sizes[0], sizes[1])
     else:
         share, normal = _into_mesh(start, d, int(sizes[0]), mesh) if shape[0] == MESH else NEVER
     return share, turned(normal, shape)
@@ -312,22 +304,6 @@ def _into_box(p: Vector, d: Vector, half: Vector) -> Way:
     if enters == y0:
         return enters, (0.0, -1.0 if d[1] > 0 else 1.0, 0.0)
     return enters, (0.0, 0.0, -1.0 if d[2] > 0 else 1.0)
-
-
-@kernel
-def _into_cylinder(p: Vector, d: Vector, radius: float, half: float) -> Way:
-    z0, z1 = _slab(p[2], d[2], half)
-    a, b, c = d[0] * d[0] + d[1] * d[1], p[0] * d[0] + p[1] * d[1], p[0] * p[0] + p[1] * p[1] - radius * radius
-    r0, r1 = (-math.inf, math.inf) if c <= 0 else (math.inf, -math.inf)
-    if a > 1e-15:
-        root = b * b - a * c
-        r0, r1 = ((-b - math.sqrt(root)) / a, (-b + math.sqrt(root)) / a) if root >= 0 else (math.inf, -math.inf)
-    enters, leaves = max(z0, r0), min(z1, r1)
-    if not (0 <= enters <= 1 and enters <= leaves):
-        return NEVER
-    if enters == z0:
-        return enters, (0.0, 0.0, -1.0 if d[2] > 0 else 1.0)
-    return enters, ((p[0] + enters * d[0]) / radius, (p[1] + enters * d[1]) / radius, 0.0)
 
 
 @kernel

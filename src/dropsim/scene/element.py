@@ -198,6 +198,11 @@ class Element(ABC, Generic[Memory]):
     label: ClassVar[str] = ""
     """Name of its event, with fields in braces; none if it is empty."""
 
+    @property
+    def loose(self) -> bool:
+        """True if it is a body that is moved by what touches it; its memory is a BodyState then."""
+        return False
+
     def people(self) -> tuple[int, ...]:
         """Return the people that it concerns, the one in its field `person` if it has that; none means everyone."""
         person = getattr(self, "person", None)

@@ -37,9 +37,6 @@ Value = Any
 """A number, a text, true or false, or a list of those; or the type of one."""
 MAX_NUMBER = 1e12
 """Products of a few numbers stay finite."""
-MAX_ROWS = 10_000
-MAX_TEXT = 2000
-"""Characters of a text."""
 MAX_NAME = 40
 """Characters by which a mistyped name is compared with the known ones."""
 MAX_MESSAGE = 600
@@ -85,10 +82,6 @@ def read_value(wanted: Value, raw: object, what: str) -> Value:
         return _row(typing.get_args(kind), raw, what)
     if type(raw) is not kind:
         raise ValueError(f"{what} is {_KINDS[kind]}, not {shown(raw)}")
-    if isinstance(raw, int) and abs(raw) >= 2**63:
-        raise ValueError(f"{what} is a whole number below 2^63, not {shown(raw)}")
-    if isinstance(raw, str) and len(raw) > MAX_TEXT:
-        raise ValueError(f"{what} has {len(raw)} characters: write at most {MAX_TEXT}")
     return raw
 
 
@@ -98,11 +91,9 @@ def _row(options: Sequence[Value], raw: object, what: str) -> tuple[Value, ...]:
     if not isinstance(raw, list | tuple) or not (rows or len(raw) == len(options)):
         content = "rows" if rows else f"{len(options)} numbers"
         raise ValueError(f"{what} is a list of {content} in brackets, not {shown(raw)}")
-    if len(raw) > MAX_ROWS:
-        raise ValueError(f"{what} has {len(raw)} rows: give at most {MAX_ROWS}")
-    return tuple(
-        read_value(options[0 if rows else i], value, f"{what} row {i}" if rows else what) for i, value in enumerate(raw)
-    )
+    if rows:
+        return tuple(read_value(options[0], value, f"{what} row {i}") for i, value in enumerate(raw))
+    return tuple(read_value(option, value, what) for option, value in zip(options, raw, strict=True))
 
 
 _QUANTITY = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(.*)", re.IGNORECASE)
@@ -222,10 +213,7 @@ def all_keys(cls: type) -> Mapping[str, Key]:
 
 
 MAX_BYTES = 1_000_000
-MAX_TABLES = 1000
-"""Tables of one name."""
-_DEEP = re.compile(r"(?<![^\s.,=\[\]{}])(?:[^\s.,=\[\]{}]++[ \t]*+\.[ \t]*+){1000}")
-"""A key of more parts than any scene has."""
+"""Largest scene file [bytes]."""
 FILES = ("clip", "prior", "body", "pose")
 """Keys whose values are paths, relative to the scene's file."""
 
@@ -237,8 +225,10 @@ class Table:
     name: str
     """Empty for the keys above all tables."""
     values: Any
+    place: Callable[[str], str] = lambda key: ""
+    """Gives the beginning of a sentence about a key in its file, or for an empty key about the table."""
     places: dict[str, str] = field(default_factory=dict)
-    """Beginnings of sentences about its keys; the empty key stands for the table itself."""
+    """Beginnings of sentences about keys that are given outside a file; the empty key stands for the table."""
 
     @property
     def cls(self) -> type:
@@ -250,7 +240,7 @@ class Table:
 
     def where(self, key: str = "") -> str:
         """Return the beginning of a sentence about a key or about the table."""
-        return self.places.get(key) or self.places.get("", "")
+        return self.places.get(key) or self.places.get("") or self.place(key)
 
 
 def is_file(key: str, value: str | None, folder: Path) -> bool:
@@ -291,37 +281,33 @@ def parse_tables(
     raw, known = _parsed(text, source), (*TOP, *single, *many)
     tables = list[tuple[int, Table]]()
     for name, values in raw.items():
-        where = _where(source, text, name)
+        where = _place(source, text, 0, name, "")
         if name not in known:
             raise ValueError(f"{where}{what} has no {shown(name)}: {suggestion(name[:MAX_NAME], known)}")
         if name in many and not isinstance(values, list):
             raise ValueError(f"{where}write [[{name}]] in two brackets, since there may be several")
-        if name in many and len(values) > MAX_TABLES:
-            raise ValueError(f"{where}there are {len(values)} tables [[{name}]]: write at most {MAX_TABLES}")
         alike = values if name in many else [values] if name in single else []
         headers = [match.start() for match in re.finditer(rf"^[ \t]*\[+[ \t]*{name}[ \t]*\]", text, re.MULTILINE)]
         # Tables that are written in another way come first.
         starts = headers if len(headers) == len(alike) else [0] * len(alike)
         for start, one in zip(starts, alike, strict=True):
-            keys = one if isinstance(one, Mapping) else ()
-            places = {key: _where(source, text, key, start) for key in keys}
-            tables.append((start, Table(name, one, {"": _where(source, text, name, start), **places})))
+            tables.append((start, Table(name, one, functools.partial(_place, source, text, start, name))))
     top = {name: values for name, values in raw.items() if name in TOP}
-    places = {"": f"{source}: ", **{name: _where(source, text, name) for name in top}}
     ordered = sorted(tables, key=lambda item: item[0])
-    return [Table("", top, places), *(table for _, table in ordered)]
+    return [Table("", top, functools.partial(_place, source, text, 0, "")), *(table for _, table in ordered)]
 
 
-def _where(source: str, text: str, name: str, start: int = 0) -> str:
-    """Return the beginning of a sentence about a table or a key, with its line at or after a place in the text."""
-    match = re.compile(rf"^[ \t]*\[*[ \t]*{re.escape(name)}[ \t]*[\]=]", re.MULTILINE).search(text, start)
-    return f"{source} line {text.count(chr(10), 0, match.start()) + 1}: " if match else f"{source}: "
+def _place(source: str, text: str, start: int, name: str, key: str) -> str:
+    """Return the beginning of a sentence about a key, or else its table, with the line at or after a start."""
+    for word in filter(None, (key, name)):
+        match = re.compile(rf"^[ \t]*\[*[ \t]*{re.escape(word)}[ \t]*[\]=]", re.MULTILINE).search(text, start)
+        if match:
+            return f"{source} line {text.count(chr(10), 0, match.start()) + 1}: "
+    return f"{source}: "
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
     try:
-        if _DEEP.search(text):  # on which tomllib would spend minutes
-            raise RecursionError("nested too deeply")
         return tomllib.loads(text)
     except (RecursionError, ValueError) as error:
         what, _, at = str(error).partition(" (at ")
@@ -338,9 +324,8 @@ def setup_of(tables: Sequence[Table], folder: Path, name: str) -> Setup:
     items = list[tuple[str, Any]]()
     for table in tables[1:]:
         item = object_of(table.cls, table)
-        if isinstance(item, MeshObject):
-            item = replace(item, file=os.path.normpath(folder / item.file))
-        items.append((table.name, item))
+        in_folder = isinstance(item, MeshObject)
+        items.append((table.name, replace(item, file=os.path.normpath(folder / item.file)) if in_folder else item))
     values |= {name: item for name, item in items if name in SINGLE}
     people = tuple(item for name, item in items if name == "person")
     values |= {"people": people} if people else {}
@@ -439,13 +424,11 @@ def _values_of(item: object) -> dict[str, Any]:
 
 def _toward(push: Push) -> dict[str, Any] | None:
     """Return direction and newtons of a horizontal push, if they give the same force to the last digit."""
-    x, y, z = push.force
-    newtons = math.hypot(x, y)
-    for direction in (*DIRECTIONS, f"{(math.degrees(math.atan2(y, x)) - 90) % 360:g}"):
-        for size in (newtons, round(newtons, 6)):
-            if z == 0 and Push.toward(direction, size).force == push.force:
-                return {"direction": direction, "newtons": size}
-    return None
+    x, y, _ = push.force
+    angle, newtons = f"{(math.degrees(math.atan2(y, x)) - 90) % 360:g}", round(math.hypot(x, y), 6)
+    direction = {f"{degrees:g}": name for name, degrees in DIRECTIONS.items()}.get(angle, angle)
+    same = Push.toward(direction, newtons).force == push.force
+    return {"direction": direction, "newtons": newtons} if same else None
 
 
 def _written(table: Table, keys: Mapping[str, Key]) -> Iterator[str]:
@@ -490,7 +473,7 @@ def changed(
 def _typed(text: str) -> object:
     """Read a number or a list as TOML spells it; anything else is text."""
     try:
-        parsed = tomllib.loads(f"value = {text}") if len(text) < MAX_TEXT else {}
+        parsed = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
         return text
     return parsed["value"] if len(parsed) == 1 else text

@@ -1,6 +1,7 @@
 """Loose objects of a scene: boxes and balls with a mass, which people push, kick and knock over."""
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,17 +15,12 @@ from dropsim.physics.bodies import BodyState, Crowd, advance, body_rows, make_wa
 from dropsim.physics.contact import Collider, Rows, solids
 from dropsim.physics.energies import Rigidity
 from dropsim.physics.options import SimulatorOptions
-from dropsim.physics.shapes import BOUND, CENTRE, FRICTION, SEEN, SPIN, TURN, VELOCITY
+from dropsim.physics.shapes import CENTRE, FRICTION, SEEN, SPIN, TURN, VELOCITY
 from dropsim.physics.step import StepInputs
 from dropsim.scene.element import Element, SceneContext
 
 NOWHERE = np.array([0.0, 0.0, -1e9])
 """Place where nobody touches anything [m]."""
-
-
-def is_loose(element: Element[Any]) -> bool:
-    """Tell whether an element is moved by what touches it; its memory is a BodyState then."""
-    return getattr(element, "loose", False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +33,7 @@ class LooseObjects:
     @functools.cached_property
     def places(self) -> tuple[int, ...]:
         """Indices of the loose elements."""
-        return tuple(i for i, element in enumerate(self.elements) if is_loose(element))
+        return tuple(i for i, element in enumerate(self.elements) if element.loose)
 
     @functools.cached_property
     def bodies(self) -> Float[np.ndarray, "n 30"]:
@@ -53,12 +49,9 @@ class LooseObjects:
         """Move them by a frame; return the memories of all elements, and the forces on the people."""
         if not self.places:
             return tuple(memories), StepInputs()
-        rows, still = self._stacked(memories)
-        crowd, forces = crowd_of(context), np.zeros(context.people.x.shape)
-        around = solids(tuple(colliders), context.batch)
-        if not advance(rows, still, crowd, around, context.h, forces.reshape(crowd.x.shape)):
-            return tuple(memories), StepInputs()
-        return self._put_back(memories, rows, still), StepInputs(forces=forces)
+        rows, crowd, forces = self._stacked(memories), crowd_of(context), np.zeros(context.people.x.shape)
+        advance(rows, crowd, solids(tuple(colliders), context.batch), context.h, forces.reshape(crowd.x.shape))
+        return self._put_back(memories, rows), StepInputs(forces=forces)
 
     def let_through(
         self, memories: Sequence[Any], context: SceneContext
@@ -69,42 +62,33 @@ class LooseObjects:
         3 m/s in a frame. What is stuck between somebody and the ground or a wall cannot make way: people have to, and
         get it as colliders.
         """
-        if not self.places or context.around is None or not self._anybody_near(memories, context):
+        if not self.places or context.around is None:
             return tuple(memories), ()
-        rows, still = self._stacked(memories)
-        stuck = np.zeros(still.shape, dtype=np.bool_)
-        any_stuck = make_way(rows, still, crowd_of(context), context.around, stuck)
-        memories = self._put_back(memories, rows, still)
+        rows = self._stacked(memories)
+        stuck = np.zeros(rows.shape[:2], dtype=np.bool_)
+        any_stuck = make_way(rows, crowd_of(context), context.around, stuck)
+        memories = self._put_back(memories, rows)
         if not any_stuck:
             return memories, ()
         shapes = rows[..., : SEEN + 1].copy()
         shapes[~stuck, CENTRE:TURN], shapes[..., SEEN] = NOWHERE, 1.0
         return memories, (Rows(shapes.reshape(*context.batch[:-1], 1, *shapes.shape[1:])),)
 
-    def _anybody_near(self, memories: Sequence[Any], context: SceneContext) -> bool:
-        """Tell whether somebody is within the sphere around one of them."""
-        x, reach = np.array([memories[i].x for i in self.places]), self.bodies[:, BOUND]
-        away = context.people.x - x[..., None, None, :]
-        within = reach[(..., *(None,) * (away.ndim - 2))] + context.skeleton.radii
-        return bool(((away * away).sum(-1) < within**2).any())
+    def _stacked(self, memories: Sequence[Any]) -> Float[np.ndarray, "w n 30"]:
+        """Return their rows in each world."""
+        states = [memories[i] for i in self.places]
+        *worlds, _ = states[0].x.shape
+        moving = np.stack([np.concatenate((s.x, s.R.reshape(*worlds, 9), s.v, s.w), -1) for s in states], -2)
+        rows = np.tile(self.bodies, (math.prod(worlds), 1, 1))
+        rows[..., CENTRE:FRICTION] = moving.reshape(-1, *moving.shape[-2:])
+        return rows
 
-    def _stacked(self, memories: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """Return their rows (worlds n 30), and for how many frames they have been at rest (worlds n)."""
-        states, dim = [memories[i] for i in self.places], memories[self.places[0]].still.ndim
-        parts = (np.stack(part, dim) for part in zip(*states, strict=True))
-        x, R, v, w, still = (part.reshape(-1, *part.shape[dim:]) for part in parts)
-        rows = np.tile(self.bodies, (len(x), 1, 1))
-        rows[..., CENTRE:FRICTION] = np.concatenate((x, R.reshape(*x.shape[:2], 9), v, w), -1)
-        return rows, still
-
-    def _put_back(self, memories: Sequence[Any], rows: np.ndarray, still: np.ndarray) -> tuple[Any, ...]:
+    def _put_back(self, memories: Sequence[Any], rows: Float[np.ndarray, "w n 30"]) -> tuple[Any, ...]:
         """Return memories with their states replaced."""
-        changed, worlds = list(memories), memories[self.places[0]].still.shape
-        x, R, v, w = np.split(rows, (CENTRE, TURN, VELOCITY, SPIN, FRICTION), -1)[1:5]
-        states = (x, R.reshape(*x.shape, 3), v, w, still)
-        parts = [np.moveaxis(part.reshape(*worlds, *part.shape[1:]), len(worlds), 0) for part in states]
+        changed, worlds = list(memories), memories[self.places[0]].x.shape[:-1]
         for k, i in enumerate(self.places):
-            changed[i] = BodyState(*(part[k, ...] for part in parts))
+            x, R, v, w = np.split(rows[:, k].reshape(*worlds, -1), (CENTRE, TURN, VELOCITY, SPIN, FRICTION), -1)[1:5]
+            changed[i] = BodyState(x, R.reshape(*worlds, 3, 3), v, w)
         return tuple(changed)
 
 

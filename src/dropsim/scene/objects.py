@@ -7,16 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from dropsim.body.rotations import exp, normalize, plane_basis
 from dropsim.body.skeleton import flat, joint_index
 from dropsim.compute.jit import kernel
 from dropsim.control.leaning import lean_against, leaning
 from dropsim.files.units import GRAVITY, Degrees, Kilograms, Metres, MetresPerSecond, Newtons, NewtonsPerMetre, Seconds
-from dropsim.physics.contact import FrictionPatch, Plane, Shape
+from dropsim.physics.contact import Plane, Rows, Shape, friction_patch
 from dropsim.physics.shapes import BALL
 from dropsim.physics.step import StepInputs
+from dropsim.physics.vectors import add, dot, minus, over, plus, row, size, times, write
 from dropsim.scene.element import Element, SceneContext, Solid, check_numbers, check_rows, height_of, interpolated
 from dropsim.scene.perturbations import ahead_of, held_at
 from dropsim.scene.solids import box_mesh
@@ -124,9 +125,11 @@ class Patch(Element[Plane]):
         return (Solid("patch", corners, np.array([(0, 1, 2), (0, 2, 3)]), centre, R),)
 
     @functools.cached_property
-    def collider(self) -> FrictionPatch:
+    def collider(self) -> Rows:
         """Its rectangle and friction as people touch it."""
-        return FrictionPatch(np.array(self.position), np.array(self.size) / 2, math.radians(self.facing), self.friction)
+        return friction_patch(
+            np.array(self.position), np.array(self.size) / 2, math.radians(self.facing), self.friction
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,36 +212,26 @@ def _bounce(
     They are f = k d along the line of centres, and the opposite on the ball.
     """
     (x, v, radii), (radius, mass, stiffness, h) = crowd, law
-    away, push = np.empty(3), np.empty(3)
     for w in range(len(x)):
-        c, u, n = centre[w], velocity[w], planes[w]
+        c, u, n = row(centre, w), row(velocity, w), row(planes, w)
         for i in range(NUM_SUBSTEPS):
-            push[:] = 0.0
+            push = (0.0, 0.0, 0.0)
             for p in range(x.shape[1]):
                 for j in range(x.shape[2]):
-                    for k in range(3):
-                        away[k] = x[w, p, j, k] + i * h * v[w, p, j, k] - c[k]
-                    square, reach = away[0] * away[0] + away[1] * away[1] + away[2] * away[2], radii[j] + radius
-                    if square >= reach * reach:
-                        continue
-                    distance = math.sqrt(square)
-                    force = stiffness * (reach - distance) / max(distance, 1e-6)
-                    for k in range(3):
-                        push[k] += force * away[k]
-                        forces[w, p, j, k] += force * away[k] / NUM_SUBSTEPS
-            u[0], u[1], u[2] = (
-                u[0] - h * push[0] / mass,
-                u[1] - h * push[1] / mass,
-                u[2] - h * (GRAVITY + push[2] / mass),
-            )
-            for k in range(3):
-                c[k] += h * u[k]
-            below = radius - (c[0] * n[0] + c[1] * n[1] + c[2] * n[2] - n[3])
-            sinking = u[0] * n[0] + u[1] * n[1] + u[2] * n[2]
-            for k in range(3):
-                if below > 0 and sinking < 0:
-                    u[k] -= (1 + BOUNCE) * sinking * n[k]
-                c[k] += max(below, 0.0) * n[k]
+                    away, reach = minus(plus(row(x[w, p], j), row(v[w, p], j), i * h), c), radii[j] + radius
+                    distance = size(away)
+                    if distance < reach:
+                        force = times(stiffness * (reach - distance) / max(distance, 1e-6), away)
+                        push = plus(push, force)
+                        add(forces[w, p], j, over(force, NUM_SUBSTEPS))
+            u = (u[0] - h * push[0] / mass, u[1] - h * push[1] / mass, u[2] - h * (GRAVITY + push[2] / mass))
+            c = plus(c, u, h)
+            below, sinking = radius - (dot(c, n) - planes[w, 3]), dot(u, n)
+            if below > 0 and sinking < 0:
+                u = minus(u, times((1 + BOUNCE) * sinking, n))
+            c = plus(c, n, max(below, 0.0))
+        write(centre, w, c)
+        write(velocity, w, u)
 
 
 NEAREST = 1.5
@@ -393,42 +386,37 @@ class Trip(Element[Caught]):
     def act(self, memory: Caught | None, context: SceneContext) -> tuple[Caught, StepInputs]:
         """Catch the heel when it is about to touch."""
         memory = memory or self.begin(context)
-        joint = joint_index(self.joint)
+        obstacle, joint = memory.obstacle, joint_index(self.joint)
         x, v = context.people.x[..., self.person, joint, :], context.people.v[..., self.person, joint, :]
         floor, reach = context.floor[..., self.person], self.radius + float(context.skeleton.radii[joint])
         speed = np.linalg.norm(v * _ALONG, axis=-1)
         ahead = v * _ALONG / np.maximum(speed, 1e-6)[..., None]
         if self.obstacle is None and context.frame >= round(self.start * context.fps):
-            swinging = (speed > 1.0) & (x[..., 2] - floor < PASSES_OVER) & np.isnan(memory.obstacle).any(-1)
+            swinging = (speed > 1.0) & (x[..., 2] - floor < PASSES_OVER) & np.isnan(obstacle).any(-1)
             place = x * _ALONG + (reach + context.h * speed)[..., None] * ahead
             place[..., 2] = floor
-            memory = replace(memory, obstacle=np.where(swinging[..., None], place, memory.obstacle))
+            obstacle = np.where(swinging[..., None], place, obstacle)
         if context.footing is None:
             # It lies on the ground also while that tilts: nobody gets between them.
-            height = height_of(context.ground, memory.obstacle[..., None, :2])
-            memory = replace(memory, obstacle=np.concatenate((memory.obstacle[..., :2], height), -1))
-        away = np.linalg.norm((x + context.h * v - memory.obstacle) * _ALONG, axis=-1)
+            height = height_of(context.ground, obstacle[..., None, :2])
+            obstacle = np.concatenate((obstacle[..., :2], height), -1)
+        away = np.linalg.norm((x + context.h * v - obstacle) * _ALONG, axis=-1)
         # A heel above the obstacle touches too: what matters is that it comes to it along the ground.
         touching = (away < reach) & (x[..., 2] - floor < PASSES_OVER) & (speed > 0.2) & np.isinf(memory.since)
-        memory = replace(
-            memory,
-            # It comes to rest about half a frame later.
-            heel=np.where(touching[..., None], x + 0.5 * context.h * v, memory.heel),
-            ahead=np.where(touching[..., None], ahead, memory.ahead),
-            since=np.where(touching, float(context.frame), memory.since),
-        )
-        held = self._held(memory, context.frame, context.fps)
+        # It comes to rest about half a frame later.
+        heel = np.where(touching[..., None], x + 0.5 * context.h * v, memory.heel)
+        ahead = np.where(touching[..., None], ahead, memory.ahead)
+        memory = Caught(obstacle, heel, ahead, np.where(touching, float(context.frame), memory.since))
+        frames = context.frame - memory.since
+        held = np.asarray((frames >= 0) & (frames < round(self.hold * context.fps)))
         # Far away while it is not put down yet.
-        centre = np.nan_to_num(memory.obstacle, nan=-100.0)[..., None, :]
+        centre = np.nan_to_num(obstacle, nan=-100.0)[..., None, :]
         centre = np.broadcast_to(centre, (*context.batch, 3))
         inputs = StepInputs(colliders=(Shape(BALL, (float(self.radius), 0.0, 0.0), centre, np.eye(3)),))
         if not held.any():
             return memory, inputs
         holds = held_at(context, self.person, self.joint, memory.heel, self.largest, ahead=memory.ahead, held=held)
         return memory, replace(inputs, holds=holds)
-
-    def _held(self, memory: Caught, frame: int, fps: float) -> Bool[np.ndarray, "*w"]:
-        return np.asarray((frame >= memory.since) & (frame < memory.since + round(self.hold * fps)))
 
     def solids(self, memory: Caught | None) -> tuple[Solid, ...]:
         return () if memory is None else (Solid.sphere(self.radius, memory.obstacle, name="obstacle"),)

@@ -85,7 +85,8 @@ def run(
     try:
         for i in range(num_frames - 1 + lead_in):
             try:
-                now, report = _stepped(world, now, rng)
+                now, report = world.step(now, rng)
+                _require_inside(now)
             except ValueError as error:
                 raise WorldDivergedError(f"frame {i + 1 - lead_in}: {error}", seen(world, states, reports)) from error
             states.append(now)
@@ -100,11 +101,9 @@ def run(
     return seen(world, states[lead_in:], reports[lead_in:])
 
 
-def _stepped(world: World, now: WorldState, rng: Streams) -> tuple[WorldState, Report]:
-    now, report = world.step(now, rng)
+def _require_inside(now: WorldState) -> None:
     if not (np.abs(now.people.x) < FARTHEST).all():
         raise ValueError("somebody was thrown out of the world: what happens is too violent")
-    return now, report
 
 
 def seen(world: World, states: Sequence[WorldState], reports: Sequence[Report]) -> Rollout:

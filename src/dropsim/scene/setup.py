@@ -21,8 +21,6 @@ from dropsim.scene.element import table_name
 MAX_SECONDS = 3600.0
 SOMERSAULT = "somersault"
 """Name in place of a recording's file: a somersault made by our own code."""
-STRIDE = 1.0
-"""A trip without a place catches the foot within about this time [s]."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class Setup:
         if not 0 < self.seconds <= MAX_SECONDS:
             raise ValueError(f"seconds must be above 0 and at most {MAX_SECONDS:g}, not {self.seconds:g}")
         if not 0 <= self.seed < 2**62:
-            raise ValueError(f"a seed is a whole number from 0 to 2^62, not {self.seed}")
+            raise ValueError("a seed is a whole number from 0 to 2^62")
         if self.handover is not None and (self.clip is None or not self.handover > 0):
             raise ValueError("handover needs a clip, and a time later than 0 s at which the motion prior takes over")
         if self.clip is not None and len(self.scene.people) > 1:
@@ -92,25 +90,20 @@ def refuse_contradictions(elements: Sequence[Element[Any]]) -> None:
     claims: dict[str, list[tuple[str, Element[Any], float, float]]] = {}
     kinds = [table_name(type(element)) for element in elements]
     for i, element in enumerate(elements):
-        name = f"{kinds[i]} {kinds[:i].count(kinds[i])}"
-        match element:
-            case Follow(person=person):
-                what, start, end = f"lead person {person}: put their velocities into one follow", 0.0, math.inf
-            case Pin(start=start, duration=duration):
-                what, end = _holding(element), start + duration
-            case Drag(path=path):
-                what, start, end = _holding(element), path[0][0], path[-1][0]
-            case Trip(start=start, hold=hold, obstacle=None):
-                what, end = _holding(element), start + STRIDE + hold
-            case Trip():
-                what, start, end = _holding(element), 0.0, math.inf
-            case _:
-                continue
+        name, start, end = f"{kinds[i]} {kinds[:i].count(kinds[i])}", 0.0, math.inf
+        if isinstance(element, Follow):
+            what = f"lead person {element.person}: put their velocities into one follow"
+        elif isinstance(element, Pin | Drag | Trip):
+            what = f"hold the {element.joint} of person {element.person} at one time: move or remove one of them"
+            if not isinstance(element, Trip):  # whose foot may come to the obstacle at any time
+                start, end = element.events[0].start, element.events[0].start + element.events[0].duration
+        else:
+            continue
         for other_name, other, since, until in claims.setdefault(what, []):
-            if start < until and since < end and not (isinstance(element, Trip) and isinstance(other, Trip)):
+            if (
+                start < until - 1e-9
+                and since < end - 1e-9
+                and not (isinstance(element, Trip) and isinstance(other, Trip))
+            ):
                 raise ValueError(f"{other_name} and {name} both {what}")
         claims[what].append((name, element, start, end))
-
-
-def _holding(element: Pin | Drag | Trip) -> str:
-    return f"hold the {element.joint} of person {element.person} at one time: move or remove one of them"

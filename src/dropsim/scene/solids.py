@@ -13,7 +13,7 @@ from jaxtyping import Float
 from dropsim.body.rotations import exp
 from dropsim.files.units import Degrees, Kilograms, Metres, Seconds
 from dropsim.physics.contact import Shape, nearest_surface
-from dropsim.physics.shapes import BALL, BOX, CYLINDER, MESH, Mesh
+from dropsim.physics.shapes import BALL, BOX, MESH, Mesh
 from dropsim.physics.step import StepInputs
 from dropsim.scene.element import (
     Element,
@@ -33,7 +33,7 @@ Path5 = tuple[tuple[Seconds, Metres, Metres, Metres, Degrees], ...]
 DEPTH = 0.5
 """Depth of foundations in the ground [m]: a foot inside an object is nearer to a side or the top than to the bottom."""
 SIDES = 32
-"""Number of sides with which a cylinder is drawn."""
+"""Number of sides of a cylinder."""
 DEEPEST_START = 0.05
 """Largest depth of a person in an object at the start [m]."""
 SIZE = "(0, 1000]"
@@ -42,6 +42,7 @@ SMALLEST_LOOSE = 0.02
 """Smallest size that substeps can move well [m]."""
 ROUGHNESS = 0.5
 """Friction coefficient of loose objects that set none."""
+ZERO = np.zeros(3)
 
 
 def box_mesh(half: Float[np.ndarray, "3"]) -> tuple[np.ndarray, np.ndarray]:
@@ -66,45 +67,25 @@ def height_field(heights: Float[np.ndarray, "r c"], width: float, length: float)
     return Mesh(np.concatenate((top, bottom)), np.concatenate((upper, upper[:, ::-1] + down, *sides)))
 
 
-@dataclass(frozen=True)
-class Part:
-    """A shape of an object, in the object's own axes."""
+@functools.lru_cache(maxsize=256)
+def _drawn(part: Shape) -> tuple[np.ndarray, np.ndarray]:
+    """Return vertices and faces of a shape in its own axes."""
+    if part.mesh is not None:
+        return part.mesh.vertices, part.mesh.faces
+    return sphere_mesh(part.sizes[0]) if part.kind == BALL else box_mesh(np.array(part.sizes))
 
-    kind: int
-    """shapes.BOX, CYLINDER or MESH, or bodies.BALL."""
-    sizes: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Half the edges of a box, radius and half the height of a cylinder, three times the radius of a ball [m]."""
-    centre: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Centre [m]."""
-    rotation: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Rotation vector [rad]."""
-    mesh: Mesh | None = None
 
-    @functools.cached_property
-    def drawn(self) -> tuple[np.ndarray, np.ndarray]:
-        """Vertices and faces, about the part's own centre."""
-        if self.mesh is not None:
-            return self.mesh.vertices, self.mesh.faces
-        if self.kind == BALL:
-            return sphere_mesh(self.sizes[0])
-        if self.kind == BOX:
-            return box_mesh(np.array(self.sizes))
-        radius, half, _ = self.sizes
-        return revolved_mesh(np.array((0.0, radius, radius, 0.0)), np.array((-half, -half, half, half)), SIDES)
+def _solid(name: str, part: Shape, centre: np.ndarray, rotation: np.ndarray, velocity: np.ndarray = ZERO) -> Solid:
+    """Return a part as it is drawn at a place."""
+    return Solid(name, *_drawn(part), centre, rotation, velocity, part.sizes[0] if part.kind == BALL else 0.0)
 
-    def solid(self, name: str, centre: np.ndarray, rotation: np.ndarray, velocity: np.ndarray | None = None) -> Solid:
-        """Return it as it is drawn at a place."""
-        velocity = np.zeros(3) if velocity is None else velocity
-        return Solid(name, *self.drawn, centre, rotation, velocity, self.sizes[0] if self.kind == BALL else 0.0)
 
-    def founded(self) -> "Part":
-        """Return the part with a foundation in the ground, if it stands upright on the object's base."""
-        (a, b, c), (x, y, z) = self.sizes, self.centre
-        half = {BOX: c, CYLINDER: b}.get(self.kind, -1.0)
-        if half != z or any(self.rotation):
-            return self
-        sizes = (a, b, c + DEPTH / 2) if self.kind == BOX else (a, b + DEPTH / 2, c)
-        return replace(self, sizes=sizes, centre=(x, y, z - DEPTH / 2))
+def _with_foundation(part: Shape) -> Shape:
+    """Return a part with a foundation in the ground, if it is a box that stands upright on the object's base."""
+    x, y, half = part.sizes
+    if part.kind != BOX or half != part.centre[2] or part.rotation[2, 2] != 1.0:
+        return part
+    return replace(part, sizes=(x, y, half + DEPTH / 2), centre=part.centre - [0.0, 0.0, DEPTH / 2])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,17 +110,16 @@ class SolidObject(Element[Any]):
             check_rows(f"a {table_name(type(self))}", self.path, "time [s], x, y, z [m], facing [degrees]")
 
     @abstractmethod
-    def _parts(self) -> tuple[Part, ...]:
+    def _parts(self) -> tuple[Shape, ...]:
         """Return the shapes that it is made of, about its position."""
 
     @functools.cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Shape, ...]:
         """Shapes that it is made of, about its position."""
         return self._parts()
 
     @property
     def loose(self) -> bool:
-        """True if it has a mass and is moved by what touches it."""
         return getattr(self, "mass", None) is not None
 
     def pose(self, time: float) -> tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3 3"]]:
@@ -170,10 +150,10 @@ class SolidObject(Element[Any]):
         friction = math.nan if self.friction is None else self.friction
         colliders, drawn = list[Shape](), list[Solid]()
         for part in self.parts:
-            R_part = R @ exp(np.array(part.rotation))
-            drawn.append(part.solid(table_name(type(self)), place + R @ np.array(part.centre), R_part))
-            base = part if place[2] > 0 else part.founded()
-            arm = R @ np.array(base.centre)
+            R_part = R @ part.rotation
+            drawn.append(_solid(table_name(type(self)), part, place + R @ part.centre, R_part))
+            base = part if place[2] > 0 else _with_foundation(part)
+            arm = R @ base.centre
             moving = (place + arm, R_part, (place - before) / h + np.cross(spin, arm), spin)
             colliders.append(Shape(base.kind, base.sizes, *moving, friction, seen=not self.unseen, mesh=base.mesh))
         return tuple(colliders), tuple(drawn)
@@ -192,7 +172,9 @@ class SolidObject(Element[Any]):
         if not self.loose:
             return 0.0
         place, R = self.pose(0.0)
-        return BodyState.at_rest(place + R @ np.array(self.parts[0].centre), R, context.batch[:-1])
+        place, worlds = place + R @ self.parts[0].centre, context.batch[:-1]
+        zero = np.zeros((*worlds, 3))
+        return BodyState(np.tile(place, (*worlds, 1)), np.tile(R, (*worlds, 1, 1)), zero, zero)
 
     def act(self, memory: float | BodyState | None, context: SceneContext) -> tuple[float | BodyState, StepInputs]:
         """Stand in the way; loose objects are moved by the world, all at once."""
@@ -204,7 +186,7 @@ class SolidObject(Element[Any]):
     def solids(self, memory: float | BodyState | None) -> tuple[Solid, ...]:
         if isinstance(memory, BodyState):
             name = "crate" if self.parts[0].kind == BOX else table_name(type(self))
-            return (self.parts[0].solid(name, memory.x, memory.R, memory.v),)
+            return (_solid(name, self.parts[0], memory.x, memory.R, memory.v),)
         return self._at(memory or 0.0, 1.0)[1]
 
 
@@ -230,9 +212,9 @@ class Box(SolidObject):
         if self.loose and min(self.size) < SMALLEST_LOOSE:
             raise ValueError(f"a loose box has sizes of at least 2 cm, not {100 * min(self.size):g} cm")
 
-    def _parts(self) -> tuple[Part, ...]:
+    def _parts(self) -> tuple[Shape, ...]:
         x, y, z = self.size
-        return (Part(BOX, (x / 2, y / 2, z / 2), (0.0, 0.0, z / 2)),)
+        return (Shape(BOX, (x / 2, y / 2, z / 2), np.array([0.0, 0.0, z / 2])),)
 
 
 @dataclass(frozen=True)
@@ -257,13 +239,13 @@ class Obstacle(SolidObject):
         if self.loose and self.radius < SMALLEST_LOOSE:
             raise ValueError(f"a loose ball has a radius of at least 2 cm, not {100 * self.radius:g} cm")
 
-    def _parts(self) -> tuple[Part, ...]:
-        return (Part(BALL, (self.radius, self.radius, self.radius)),)
+    def _parts(self) -> tuple[Shape, ...]:
+        return (Shape(BALL, (self.radius, self.radius, self.radius)),)
 
 
 @dataclass(frozen=True)
 class Cylinder(SolidObject):
-    """An upright cylinder: a column, a bollard, a drum."""
+    """An upright cylinder of 32 sides, as it is drawn: a column, a bollard, a drum."""
 
     position: tuple[Metres, Metres, Metres] = (0.0, 2.0, 0.0)
     """Middle of its base."""
@@ -272,8 +254,13 @@ class Cylinder(SolidObject):
 
     limits: ClassVar = {"radius": SIZE, "height": SIZE}
 
-    def _parts(self) -> tuple[Part, ...]:
-        return (Part(CYLINDER, (self.radius, self.height / 2, 0.0), (0.0, 0.0, self.height / 2)),)
+    def _parts(self) -> tuple[Shape, ...]:
+        base = 0.0 if self.pose(0.0)[0][2] > 0 else -DEPTH
+        radii, heights = (
+            np.array((0.0, self.radius, self.radius, 0.0)),
+            np.array((base, base, self.height, self.height)),
+        )
+        return (Shape(MESH, mesh=Mesh(*revolved_mesh(radii, heights, SIDES))),)
 
 
 @dataclass(frozen=True)
@@ -297,7 +284,7 @@ class Ramp(SolidObject):
         """Height of its upper end [m]."""
         return self.length * math.tan(math.radians(self.slope))
 
-    def _parts(self) -> tuple[Part, ...]:
+    def _parts(self) -> tuple[Shape, ...]:
         angle, height, half = math.radians(self.slope), self.height, self.width / 2
         # A box that is tilted, thick enough to be in the ground at its upper end too, and begins a little before the
         # edge, in the ground.
@@ -305,9 +292,11 @@ class Ramp(SolidObject):
         along, down = (long - early) / 2, -thick / 2
         y = along * math.cos(angle) - down * math.sin(angle)
         z = along * math.sin(angle) + down * math.cos(angle)
-        slope = Part(BOX, (half, (long + early) / 2, thick / 2), (0.0, y, z), (angle, 0.0, 0.0))
-        middle = (0.0, self.length + self.landing / 2, height / 2)
-        return slope, Part(BOX, (half, self.landing / 2, height / 2), middle)
+        slope = Shape(
+            BOX, (half, (long + early) / 2, thick / 2), np.array([0.0, y, z]), exp(np.array([angle, 0.0, 0.0]))
+        )
+        middle = np.array([0.0, self.length + self.landing / 2, height / 2])
+        return slope, Shape(BOX, (half, self.landing / 2, height / 2), middle)
 
 
 @dataclass(frozen=True)
@@ -327,12 +316,12 @@ class Stairs(SolidObject):
 
     limits: ClassVar = {"num_steps": "[1, 200]", "rise": SIZE, "run": SIZE, "width": SIZE, "landing": SIZE}
 
-    def _parts(self) -> tuple[Part, ...]:
-        steps = list[Part]()
+    def _parts(self) -> tuple[Shape, ...]:
+        steps = list[Shape]()
         for i in range(self.num_steps):
             depth, height = self.run if i < self.num_steps - 1 else self.landing, (i + 1) * self.rise
             sizes = (self.width / 2, depth / 2, height / 2)
-            steps.append(Part(BOX, sizes, (0.0, i * self.run + depth / 2, height / 2)))
+            steps.append(Shape(BOX, sizes, np.array([0.0, i * self.run + depth / 2, height / 2])))
         return tuple(steps)
 
 
@@ -354,8 +343,8 @@ class Terrain(SolidObject):
         if len(self.heights) < 2 or len({len(row) for row in self.heights}) != 1 or len(self.heights[0]) < 2:
             raise ValueError("terrain needs at least two rows of at least two heights, all of one length")
 
-    def _parts(self) -> tuple[Part, ...]:
-        return (Part(MESH, mesh=height_field(np.array(self.heights), *self.size)),)
+    def _parts(self) -> tuple[Shape, ...]:
+        return (Shape(MESH, mesh=height_field(np.array(self.heights), *self.size)),)
 
 
 @dataclass(frozen=True)
@@ -375,8 +364,8 @@ class MeshObject(SolidObject):
         if not self.file.lower().endswith((".obj", ".glb")):
             raise ValueError(f"a mesh is read from an .obj or .glb file, not from {self.file or 'nothing'!r}")
 
-    def _parts(self) -> tuple[Part, ...]:
-        return (Part(MESH, mesh=_read(self.file, self.scale)),)
+    def _parts(self) -> tuple[Shape, ...]:
+        return (Shape(MESH, mesh=_read(self.file, self.scale)),)
 
 
 @functools.lru_cache(maxsize=16)

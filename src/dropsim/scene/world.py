@@ -26,7 +26,7 @@ from dropsim.priors.prior import State
 from dropsim.priors.recording import ClipPrior
 from dropsim.scene.batches import stack_inputs
 from dropsim.scene.element import Element, SceneContext, height_of
-from dropsim.scene.loose import LooseObjects, is_loose
+from dropsim.scene.loose import LooseObjects
 from dropsim.scene.objects import Ground
 from dropsim.scene.solids import SolidObject
 
@@ -176,7 +176,7 @@ class World:
 
     def _on_objects(self, state: State) -> State:
         """Put people who start on top of something onto it; loose objects bear nobody."""
-        still = (e for e in self.scene.elements if isinstance(e, SolidObject) and not is_loose(e))
+        still = (e for e in self.scene.elements if isinstance(e, SolidObject) and not e.loose)
         shapes = tuple(s for e in still for s in e.shapes(0.0, 1 / self.fps) if isinstance(s, Shape))
         if not shapes:
             return state
@@ -285,10 +285,8 @@ class World:
             moved, colliders = loose.let_through(memories[world] if self.scenes else memories, here)
             changed.append(moved)
             stuck += [(world, collider) for collider in colliders]
-        alone = tuple(collider for _, collider in stuck)
-        return self._remembered(changed), (
-            colliders_by_world(tuple(stuck), context.batch) if self.scenes and stuck else alone
-        )
+        colliders = colliders_by_world(tuple(stuck), context.batch) if self.scenes else tuple(c for _, c in stuck)
+        return self._remembered(changed), colliders
 
     def _parts(self, context: SceneContext) -> Iterator[tuple[LooseObjects, SceneContext]]:
         """Return the elements of each scene, and what they see."""

@@ -23,7 +23,6 @@ from dropsim.priors.recording import ClipPrior
 from dropsim.scene import Box, Element, Follow, Ground, Rollout, Scene, SceneContext, Solid, StiffJoint, World
 from dropsim.scene.element import height_of, interpolated
 from dropsim.scene.files import Setup
-from dropsim.scene.loose import is_loose
 from dropsim.scene.rollout import over_time
 
 JUMPED = 1.08
@@ -98,7 +97,7 @@ class Item:
 
     @property
     def is_loose_box(self) -> bool:
-        return isinstance(self.element, Box) and is_loose(self.element)
+        return isinstance(self.element, Box) and self.element.loose
 
 
 @dataclass(eq=False)

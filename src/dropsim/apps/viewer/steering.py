@@ -88,9 +88,9 @@ class BoxGrab:
         return _limited(mass / h * (velocity - box.v), self.largest) + np.array([0.0, 0.0, mass * GRAVITY])
 
     def moved(self, box: BodyState, mass: float, h: float) -> BodyState:
-        """Return the box after that force has acted for a step; it wakes up."""
+        """Return the box after that force has acted for a step."""
         v = box.v + h / mass * self.force(box, mass, h)
-        return box._replace(v=v, w=CALMING * box.w, still=np.zeros_like(box.still))
+        return box._replace(v=v, w=CALMING * box.w)
 
 
 def _limited(vector: Float[np.ndarray, "3"], longest: float) -> Float[np.ndarray, "3"]:

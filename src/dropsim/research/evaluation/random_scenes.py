@@ -15,7 +15,7 @@ from dropsim.research.evaluation.harness import Arrays, Body, in_halves
 from dropsim.research.synthesis.distribution import distribution
 from dropsim.scene import Scene, World, WorldState, batch_scenes
 from dropsim.scene.files import Setup
-from dropsim.scene.loose import BodyState, is_loose
+from dropsim.scene.loose import BodyState
 from dropsim.scene.objects import Flying
 from dropsim.scene.solids import SolidObject
 
@@ -94,7 +94,7 @@ class Laws(NamedTuple):
             plane = Plane.ground() if scene.ground.level else _ground_of(world, now, number)
             colliders = list[Collider]([plane])
             for element, memory in zip(scene.elements, memories, strict=True):
-                if is_loose(element):
+                if element.loose:
                     collider, reach = _as_collider(element, memory)
                     colliders.append(collider)
                     lowest = min(lowest, float(memory.x[2]) - reach)

@@ -276,7 +276,7 @@ def _with_tilt(tables: list[Table]) -> list[Table]:
         tables.remove(tilt)
         ground = next((table for table in tables if table.name == "ground"), None)
         if ground is None:
-            tables.append(ground := Table("ground", {}, tilt.places))
+            tables.append(ground := Table("ground", {}, tilt.place))
         if "tilts" in ground.values:
             remedy = "leave out the other tilt, or [ground] tilts"
             raise ValueError(f"{tilt.where()}the ground tilts once in a clip: {remedy}")
