@@ -35,7 +35,7 @@ LAST = {
     "control": 805,
     "scene": 3432,
     "export render": 1818,
-    "apps": 5144,
+    "apps": 5099,
     "research": 5902,
     "tests": 20066,
 }
