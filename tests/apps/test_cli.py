@@ -114,7 +114,9 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     assert result.stdout in ("0\n", "141\n")
 
 
-def test_demo_writes_what_it_says(capsys, tmp_path):
+def test_demo_writes_what_it_says(capsys, tmp_path, monkeypatch):
+    # Long enough for the push, which is from 2 to 2.5 s.
+    monkeypatch.setattr("dropsim.scene.files.Setup.num_frames", lambda *_: 80)
     assert main(["demo", "--out", str(tmp_path / "new")]) == 0
     written = sorted(path.name for path in (tmp_path / "new").iterdir())
     assert written == ["push.bvh", "push.md", "push.npz", "push.png", "recordings"]
@@ -271,7 +273,7 @@ def test_compiling_shows_how_far_it_is(monkeypatch, capsys, tmp_path):
         with progress.compiling():
             time.sleep(0.1)
         said = capsys.readouterr().err
-    assert re.match(r"dropsim: 1 of about \d+ kernels, \d+ s\n", said)
+    assert said.startswith("dropsim: 1 kernels compiled\n")
 
 
 def test_ctrl_c_while_the_command_is_loaded_is_quiet(monkeypatch, capsys):

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 COMPILING = "compiling the simulator's kernels, once, about 30 s"
-KERNELS = 137
-"""Number of kernels that a step compiles, about."""
 PERIOD = 5.0
 """Time between two lines while kernels are compiled [s]."""
 LOG_PERIOD = 30.0
@@ -25,15 +23,14 @@ def tell_of_compiling() -> None:
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Show how far the compilation is, as long as it takes, while something is done for the first time."""
+    """Say now and then how many kernels are compiled, while something is done for the first time."""
     from dropsim.compute.jit import kernel_folder
 
-    folder, done, began = kernel_folder(), threading.Event(), time.monotonic()
+    folder, done = kernel_folder(), threading.Event()
 
     def show() -> None:
         while folder is not None and not done.wait(PERIOD):
-            count, seconds = sum(1 for _ in folder.rglob("*.nbi")), time.monotonic() - began
-            print(f"dropsim: {count} of about {KERNELS} kernels, {seconds:.0f} s", file=sys.stderr, flush=True)
+            print(f"dropsim: {len(list(folder.rglob('*.nbi')))} kernels compiled", file=sys.stderr, flush=True)
 
     watcher = threading.Thread(target=show, daemon=True)
     watcher.start()
