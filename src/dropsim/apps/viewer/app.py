@@ -115,8 +115,9 @@ class Browser(Viewer):
         self._shot = shot
         with self.server.atomic():
             # Whoever looks back sees one frame and not the way to it.
-            self._figures.draw(shot, self.panel.look, math.inf if status.paused else min(0.1, now - self._shown))
-            if self.panel.look.follow:
+            look = self.panel.look
+            self._figures.draw(shot, look, math.inf if status.paused else min(0.1, now - self._shown))
+            if look.follow:
                 self._frame_people(shot)
             if status.paused or now - self._plotted > PLOT_PERIOD:
                 self._plotted = now

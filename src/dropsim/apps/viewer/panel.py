@@ -63,7 +63,6 @@ class Panel:
         """When somebody used a control last [s]."""
         self._mirrors: list[tuple[Any, Shows]] = []
         """Controls, and the value that each shows of the session."""
-        self.look = Look()
         self._plotted: list[tuple[float, dict[str, float]]] = []
         gui = self._gui
         gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(42, 127, 184))
@@ -206,18 +205,19 @@ class Panel:
                 box = gui.add_checkbox(label, initial_value=True)
                 self._do(box, "switch", lambda s, part=part: part not in s.off, energy=part, on=box)
         with gui.add_folder("Look", expand_by_default=False):
-            names = {name: name.replace("_", " ").capitalize() for name in vars(self.look)}
-            self._look = {name: gui.add_checkbox(label, getattr(self.look, name)) for name, label in names.items()}
-            for box in self._look.values():
-                self._listen(box, lambda _: self._change_look())
+            self._look = {
+                name: gui.add_checkbox(name.replace("_", " ").capitalize(), shown)
+                for name, shown in vars(Look()).items()
+            }
+
+    @property
+    def look(self) -> Look:
+        """Choice of what is shown."""
+        return Look(**{name: bool(box.value) for name, box in self._look.items()})
 
     def toggle_follow(self) -> None:
         """Let the view go along with the people, or stay."""
         self._look["follow"].value = not self._look["follow"].value
-        self._change_look()
-
-    def _change_look(self) -> None:
-        self.look = Look(**{name: bool(box.value) for name, box in self._look.items()})
 
     def _add_save(self, seconds: float) -> None:
         gui, labels = self._gui, {"npz": "npz (AMASS)", "toml": "Scene (TOML), from its start"}
