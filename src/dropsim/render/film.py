@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -15,14 +15,36 @@ from dropsim.export.stage import Stage, as_stage
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
 from dropsim.render import raster
-from dropsim.render.arrows import arrows_of
-from dropsim.render.camera import Camera, View
+from dropsim.render.camera import Camera, View, floor_axes, follow
 from dropsim.render.light import cast
-from dropsim.render.meshes import Mesh, arrow_mesh, skinned, solid_mesh
-from dropsim.render.stage import MAX_FPS, Style, floor_axes, follow
+from dropsim.render.meshes import Mesh, arrow_mesh, arrows_of, skinned, solid_mesh
 
 Progress = Callable[[int, int], None]
 """Called with the frames done and their number."""
+MIN_SIDE, MAX_PIXELS = 16, 3840 * 2160
+"""Least side and largest area of a picture [pixels]."""
+MAX_FPS = 240.0
+"""Largest rate of a video [Hz]."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """Size and content of a picture."""
+
+    size: tuple[int, int] = (640, 480)
+    """Width and height [pixels]; of one cell in a contact sheet."""
+    forces: bool = True
+    """Draw contact forces as blue arrows and external forces as red ones, a metre for 1000 N."""
+    caption: str = ""
+    """A line of text at the top."""
+
+    def __post_init__(self) -> None:
+        width, height = self.size
+        if min(width, height) < MIN_SIDE or width * height > MAX_PIXELS:
+            raise ValueError(
+                f"cannot draw a picture of {width} x {height}: give sides from {MIN_SIDE} pixels, up to 3840 x 2160 in all"
+            )
+
 
 PLAIN, CELL = Style(), Style(size=(218, 260))
 SIGHT = 3.4
@@ -147,7 +169,7 @@ def paint(stage: Stage, camera: Camera, style: Style) -> Image.Image:
     rays, ground = view.rays(), view.ground(*floor_axes(stage.ground))
     picture = np.empty((view.height, view.width, 3), np.uint8)
     raster.draw_floor(picture, rays, ground, SIGHT * camera.distance, shadows.dark, shadows.square)
-    arrows = [arrow_mesh(arrow) for pose in people if style.forces for arrow in arrows_of(pose)]
+    arrows = [arrow_mesh(*arrow) for pose in people if style.forces for arrow in arrows_of(pose)]
     layers = [(Mesh.join([solid, *arrows]), 1.0)]
     if stage.ghost is not None:
         layers.append((skinned(stage.lifted(stage.ghost), None), _ghost_opacity(stage.ghost, people)))

@@ -10,9 +10,8 @@ from dropsim.body.rotations import plane_basis
 from dropsim.body.skeleton import PARENTS
 from dropsim.export.stage import Stage
 from dropsim.render import raster
-from dropsim.render.camera import Camera
+from dropsim.render.camera import Camera, floor_axes
 from dropsim.render.meshes import Mesh
-from dropsim.render.stage import floor_axes
 
 SUN_TEXELS, FLOOR_TEXELS = 768, 256
 """Sides of the sun's map and of the map of shadows on the floor."""

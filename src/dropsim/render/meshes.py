@@ -1,4 +1,4 @@
-"""Triangles of a picture: objects, arrows and skinned people."""
+"""Triangles of a picture: objects, arrows for forces, and skinned people."""
 
 import functools
 from collections.abc import Sequence
@@ -7,16 +7,17 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from dropsim.body.clothes import dressed
+from dropsim.body.clothes import Color, dressed
 from dropsim.body.mesh import Body
 from dropsim.body.rotations import plane_basis
-from dropsim.body.skeleton import Skeleton
+from dropsim.body.skeleton import PARENTS, Skeleton
 from dropsim.export.people import object_color
 from dropsim.motion.motion import Motion
-from dropsim.render.arrows import Arrow
 from dropsim.scene.element import Solid, revolved_mesh
 
 GHOST = (0.48, 0.58, 0.84)
+RED, BLUE = (0.90, 0.08, 0.12), (0.15, 0.25, 0.95)
+METRES_PER_NEWTON, LONGEST_ARROW = 1e-3, 1.5
 SHAFT, BARB = 0.012, 0.035
 """Radii of an arrow [m]."""
 SIDES = 24
@@ -59,15 +60,45 @@ def solid_mesh(solid: Solid) -> Mesh:
     return Mesh.of(corners @ R.T + centre, normals @ R.T, faces, (*object_color(solid.name), -1.0))
 
 
-def arrow_mesh(arrow: Arrow) -> Mesh:
+def resultants(joints: Float[np.ndarray, "22 3"], forces: Float[np.ndarray, "22 3"]) -> tuple[np.ndarray, np.ndarray]:
+    """Merge a push on neighbouring joints: return the middle and the sum of each run of bones with like forces."""
+    group = list(range(len(joints)))
+    for child, parent in enumerate(PARENTS):
+        if parent >= 0 and np.any(forces[child]) and np.allclose(forces[child], forces[parent], rtol=0.05):
+            group[child] = group[parent]
+    members = [np.flatnonzero(np.array(group) == g) for g in sorted(set(group))]
+    return np.stack([joints[m].mean(0) for m in members]), np.stack([forces[m].sum(0) for m in members])
+
+
+Arrow = tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"], Color]
+"""Point where a force acts [m], the vector from there to the tip [m], and the colour."""
+
+
+def arrows_of(pose: Motion) -> list[Arrow]:
+    """Return arrows for the forces above 1 N on a person at one frame."""
+    joints, forces = pose.joints[0], list[Arrow]()
+    if pose.contact_forces is not None:
+        forces += [(at, force, BLUE) for at, force in zip(joints, pose.contact_forces[0], strict=True)]
+    if pose.external_forces is not None:
+        merged = resultants(joints, pose.external_forces[0])
+        forces += [(at, force, RED) for at, force in zip(*merged, strict=True)]
+    newtons = [float(np.linalg.norm(force)) for _, force, _ in forces]
+    return [
+        (at, force * min(METRES_PER_NEWTON, LONGEST_ARROW / size), color)
+        for (at, force, color), size in zip(forces, newtons, strict=True)
+        if 1 < size < np.inf
+    ]
+
+
+def arrow_mesh(start: Float[np.ndarray, "3"], way: Float[np.ndarray, "3"], color: Color) -> Mesh:
     """Return an arrow: rings about its axis, of which two neighbours make its shaft and two its head."""
-    length = float(np.linalg.norm(arrow.way))
+    length = float(np.linalg.norm(way))
     neck = length - min(0.09, 0.7 * length)
     heights, radii = np.array((0.0, neck, neck, length)), np.array((SHAFT, SHAFT, BARB, 0.002))
     rings, faces = revolved_mesh(radii, heights, SIDES)
-    basis, normals = plane_basis(arrow.way / length), rings / np.repeat(radii, SIDES)[:, None]
+    basis, normals = plane_basis(way / length), rings / np.repeat(radii, SIDES)[:, None]
     normals[:, 2] = np.repeat((0.0, 0.0, 1.0, 1.0), SIDES) * (BARB / (length - neck))
-    mesh = Mesh.of(rings @ basis + arrow.start, normals @ basis, faces, (*arrow.color, -1.0))
+    mesh = Mesh.of(rings @ basis + start, normals @ basis, faces, (*color, -1.0))
     return mesh._replace(lift=mesh.lift + ARROW_LIFT)
 
 

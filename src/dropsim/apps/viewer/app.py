@@ -22,7 +22,7 @@ from dropsim.apps.viewer.session import Session, Shot
 from dropsim.body.rotations import normalize
 from dropsim.export.html import stop_server
 from dropsim.render import Camera
-from dropsim.render.stage import floor_height
+from dropsim.render.camera import floor_height
 
 if TYPE_CHECKING:
     import viser

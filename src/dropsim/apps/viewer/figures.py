@@ -19,10 +19,9 @@ from dropsim.export.html import add_part
 from dropsim.export.people import object_color
 from dropsim.physics.contact import Plane
 from dropsim.priors.prior import State
-from dropsim.render.arrows import METRES_PER_NEWTON, resultants
-from dropsim.render.meshes import GHOST
+from dropsim.render.camera import floor_axes, floor_height
+from dropsim.render.meshes import GHOST, METRES_PER_NEWTON, resultants
 from dropsim.render.raster import DARK_TILE, HORIZON, LIGHT_TILE
-from dropsim.render.stage import floor_axes, floor_height
 
 if TYPE_CHECKING:
     import viser
