@@ -7,11 +7,8 @@ import gzip
 import json
 import math
 import shutil
-import signal
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +23,7 @@ import numpy as np
 import pytest
 from clients import NullViewer, standing, wait_until
 
-from dropsim.apps.cli import EXIT_ERROR, main
+from dropsim.apps.cli import EXIT_ERROR, EXIT_INTERRUPTED, main
 from dropsim.apps.cli.view import View
 from dropsim.apps.outputs import files_of
 from dropsim.apps.viewer.commands import BOX, COMMANDS, GO, MAX_BALLS, MAX_OBJECTS, MAX_TILT, PAINT, TAKE, do, warm_up
@@ -655,6 +652,20 @@ def test_a_mouse_that_lets_go_has_let_go():
     assert commands == ["hold_box", "hold_box", "let_go", "let_go"]
 
 
+def test_a_key_steers_somebody_who_is_there_when_it_is_obeyed(session: Session):
+    pytest.importorskip("viser")
+    from dropsim.apps.viewer.hands import Keys
+
+    browser, queue = MagicMock(), []
+    browser.commands.put = queue.append
+    keys, client = Keys(browser), SimpleNamespace(client_id=0)
+    for words in (["person", "2"], ["crouch"]):
+        keys._press(client, words)
+    # The second person has gone since: the next scene has one.
+    queue[0](session)
+    assert session.crouched == {0}
+
+
 # --- the command
 
 
@@ -665,34 +676,25 @@ def test_a_port_in_use_is_refused(capsys: pytest.CaptureFixture[str]):
     assert "is in use" in capsys.readouterr().err
 
 
-def test_it_serves_for_a_while_and_warns(capsys: pytest.CaptureFixture[str]):
+def test_it_serves_until_its_time_or_ctrl_c_and_warns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     pytest.importorskip("viser")
     options = "--host 0.0.0.0 --port 0 --seconds 0.5 --samples 8 --people 2"
-    assert main(["view", "push", *options.split()]) == 0
+    command = ["view", "push", *options.split()]
+    assert main(command) == 0
     out, err = capsys.readouterr()
     assert "open http://localhost:" in out
     assert "late" in out
     assert "WARNING: anybody who can reach" in err
 
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
 
-@pytest.mark.slow
-def test_ctrl_c_ends_it():
-    pytest.importorskip("viser")
-    command = [sys.executable, "-m", "dropsim", "view", "--port", "0", "--samples", "8"]
-    # Tests that run in the background of a shell inherit that Ctrl-C is ignored.
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
-    process = subprocess.Popen(command, **pipes, **heard)
-    try:
-        assert process.stdout.readline().startswith("open http://127.0.0.1:")
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=120.0)
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode in (0, 130)
-    assert "Traceback" not in err
+    monkeypatch.setattr(Loop, "wait", interrupted)
+    assert main(command) == EXIT_INTERRUPTED
+    assert "late" not in capsys.readouterr().out
+    assert {thread.name for thread in threading.enumerate()} & {"simulate", "vmc"} == set()
 
 
 # --- a real browser
