@@ -111,7 +111,11 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Push for a frame."""
         world, now = self._running()
-        self._action = self._checked(action)
+        numbers, wanted = np.asarray(action, np.float32), self.action_space.shape
+        if numbers.shape != wanted or not np.isfinite(numbers).all():
+            expected = "three finite numbers from -1 to 1 for each body part"
+            raise ValueError(f"an action has {expected}: the shape {wanted}, not {numbers.shape}")
+        self._action = np.clip(numbers, -1.0, 1.0)
         forces = self._forces(now)
         try:
             after, report = world.step(now, self._rng, also=[StepInputs(forces=forces)])
@@ -126,20 +130,12 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         reward = self._reward.effort * effort + (self._reward.fallen if fallen else self._reward.upright * h)
         return self._observation(), reward, fallen, len(self._reports) >= self._num_frames, self._info()
 
-    def _checked(self, action: np.ndarray) -> np.ndarray:
-        forces, wanted = np.asarray(action, np.float32), self.action_space.shape
-        if forces.shape != wanted or not np.isfinite(forces).all():
-            numbers = "three finite numbers from -1 to 1 for each body part"
-            raise ValueError(f"an action has {numbers}: the shape {wanted}, not {forces.shape}")
-        return np.clip(forces, -1.0, 1.0)
-
     def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return a picture of the person, (height, width, 3), in the mode rgb_array."""
-        if self.render_mode is None:
-            remedy = "make the environment with render_mode='rgb_array'"
-            gymnasium.logger.warn(f"there is no picture without a render mode: {remedy}")
-            return None
+        """Return a picture of the person, (height, width, 3); None without the render mode rgb_array."""
         from dropsim.render import Stage, draw_frame
+
+        if self.render_mode is None:
+            return None
 
         world, _ = self._running()
         last = seen(world, self._states[-2:], self._reports[-1:])

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from dropsim.export.html import stop_server
 from dropsim.scene.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 """Names of this machine that nobody else can reach."""
-BUSY = "port {port} is in use: choose another with --port, or --port 0 for any that is free"
 CLOSE_TIMEOUT = 1.0
 """Time for a browser to answer a goodbye [s]; a silent one would otherwise hold up the end of the app by 10 s."""
 MAX_TEXT = 50_000
@@ -45,9 +43,6 @@ def start_server(host: str, port: int) -> "viser.ViserServer":
 
     with contextlib.redirect_stdout(io.StringIO()), _our_page(host in LOCAL_HOSTS):
         server = viser.ViserServer(host=host, port=port, label="dropsim", verbose=False)
-    if port not in (0, server.get_port()):
-        stop_server(server)
-        raise ValueError(BUSY.format(port=port))
     # A client may ask for a public tunnel to this server: never.
     server.request_share_url = lambda verbose=True: None
     _accept_values_only(server._websock_server)
@@ -180,5 +175,6 @@ def refuse_busy(host: str, port: int) -> None:
         raise ValueError(f"there is no host {host!r}: {use}") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise ValueError(BUSY.format(port=port)) from None
+            remedy = "choose another with --port, or --port 0 for any that is free"
+            raise ValueError(f"port {port} is in use: {remedy}") from None
         raise ValueError(f"cannot listen at {host} port {port}: {error.strerror or error}") from None
