@@ -166,17 +166,18 @@ def test_a_saved_scene_runs_as_the_scenario_does(capsys, tmp_path):
 
 
 def test_files_of_another_run_are_not_replaced(capsys, tmp_path):
-    few = ["--samples", "2", "--seconds", "0.1", "--out", str(tmp_path)]
+    few = ["--samples", "2", "--seconds", "0.1", "--no-picture", "--out", str(tmp_path)]
     assert main(["run", "stand-still", *few]) == 0
+    (tmp_path / "stand-still.png").touch()
     first = (tmp_path / "stand-still.npz").read_bytes()
     capsys.readouterr()
     assert main(["run", "stand-still", *few, "--set", "person.facing=90"]) == 2
     assert "--force" in capsys.readouterr().err
     assert (tmp_path / "stand-still.npz").read_bytes() == first
     # The same again may be written again, and leaves no picture of before.
-    assert main(["run", "stand-still", *few, "--no-picture"]) == 0
+    assert main(["run", "stand-still", *few]) == 0
     assert not (tmp_path / "stand-still.png").exists()
-    assert main(["run", "stand-still", *few, "--set", "person.facing=90", "--force", "--no-picture"]) == 0
+    assert main(["run", "stand-still", *few, "--set", "person.facing=90", "--force"]) == 0
     assert (tmp_path / "stand-still.npz").read_bytes() != first
 
 
