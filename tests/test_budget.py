@@ -34,8 +34,8 @@ LAST = {
     "physics": 3801,
     "control": 805,
     "scene": 3432,
-    "export render": 1818,
-    "apps": 5099,
+    "export render": 1787,
+    "apps": 5088,
     "research": 5902,
     "tests": 20066,
 }
