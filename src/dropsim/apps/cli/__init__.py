@@ -5,7 +5,10 @@ It imports heavy libraries inside `run()`, so that `--help` is quick and the thr
 loaded.
 """
 
+import contextlib
+import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -38,6 +41,8 @@ COMMANDS: dict[str, type[Any]] = {
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 EXIT_PIPE = 141
+SHELLS = ("bash", "zsh", "tcsh", "fish")
+"""Those that tyro writes completions for."""
 DESCRIPTION = "Gives any human motion model a body that obeys physics. `dropsim COMMAND --help` explains a command."
 
 
@@ -67,14 +72,56 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _parsed(args: Sequence[str]) -> Any:  # noqa: ANN401, one of the commands
-    """Return the command that the arguments ask for; help, and what tyro cannot read, end the program here."""
+    """Return the command that the arguments ask for; help ends the program here."""
     first = args[0] if args else "--help"
     if first in COMMANDS:
         # Alone, so that a mistyped option is not explained by those of other commands.
-        return tyro.cli(COMMANDS[first], prog=f"dropsim {first}", args=args[1:])
+        said = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(said):
+                return tyro.cli(COMMANDS[first], prog=f"dropsim {first}", args=args[1:])
+        except SystemExit as end:
+            if end.code != EXIT_ERROR:
+                raise
+            raise ValueError(
+                f"{_usage_error(said.getvalue())} (`dropsim {first} --help` explains the options)"
+            ) from None
+    if first.startswith("--tyro-") and (len(args) < 2 or args[1] not in SHELLS):
+        raise ValueError(f"{first}: name a shell, {', '.join(SHELLS)}")
     if not first.startswith("-"):
         raise ValueError(f"there is no command {first!r}: {suggestion(first, COMMANDS)}")
     return tyro.cli(_every_command(), prog="dropsim", description=DESCRIPTION, args=args or [first])
+
+
+VALUE = r"Error parsing (\S+): (.*) could be instantiated from \[(.*)\]"
+WHOLE = r"Error parsing (\S+): invalid literal for int\(\) with base 10: (.*)"
+CHOICE = r"(?i)invalid choice ('.*?') for argument '(.*?)'\. Expected one of \((.*?)\)"
+"""Errors of tyro that are said in other words."""
+
+
+def _usage_error(box: str) -> str:
+    """Put what tyro says of wrong options, in a box of several lines, into one sentence."""
+    lines = [line.strip("│ ") for line in box.splitlines()[1:]]
+    text = "\n".join(lines)
+    # The first part says what is wrong; tyro's own list of errors only repeats it.
+    parts = [part for part in re.split(r"^[─╰╯-]+$", text, flags=re.MULTILINE) if part.strip()]
+    said = " ".join(parts[0].partition("Got errors")[0].split()).rstrip(". ") if parts else "the options cannot be read"
+    if value := re.fullmatch(VALUE, said):
+        kinds = {"INT": "a whole number", "FLOAT": "a number"}
+        kind = next((words for kind, words in kinds.items() if kind in value[2]), "possible")
+        said = f"{value[1]}: {value[3]} is not {kind}"
+    elif number := re.fullmatch(WHOLE, said):
+        said = f"{number[1]}: {number[2]} is not a whole number"
+    elif choice := re.match(CHOICE, said):
+        said = f"there is no {choice[2]} {choice[1]}: use one of {choice[3].replace(chr(39), '').rstrip(',')}"
+    said = re.sub(r" \((?:required|applied to .*?)\)| Arguments are applied .*", "", said[:1].lower() + said[1:])
+    # A long list goes on in the next lines of the box.
+    known = re.search(r"^Available subcommands: ((?:.*,\n)*.*)", text, re.MULTILINE)
+    if known:
+        return f"{said}: use one of {' '.join(known[1].split())}"
+    near = re.findall(r"^--\w[\w-]*", text, re.MULTILINE) if "Perhaps you meant:" in lines else []
+    near = [option for option in dict.fromkeys(near) if option not in said][:3]
+    return f"{said}: did you mean {' or '.join(near)}?" if near else said
 
 
 def _every_command() -> Any:  # noqa: ANN401, a union that is made at run time
