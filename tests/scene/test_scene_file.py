@@ -356,3 +356,13 @@ def test_changes_that_cannot_be(path: str, value: str, sentence: str):
 def test_the_options_reach_the_simulator():
     options = SimulatorOptions(num_samples=4, contact=False, correct=False, friction=0.5)
     assert Setup(simulator=options).world().simulator.options == options
+
+
+@pytest.mark.parametrize(
+    "text", ["a" + ".a" * 1300 + " = 1", "[a" + ".a" * 60 + "]", "[[person]]\n" * 1001, "#" * 1_000_001]
+)
+def test_texts_that_ask_for_more_than_a_scene_has_are_refused_before_they_are_built(text, tmp_path):
+    path = tmp_path / "scene.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"scene\.toml"):
+        read_scene(path)

@@ -214,6 +214,10 @@ def all_keys(cls: type) -> Mapping[str, Key]:
 
 MAX_BYTES = 1_000_000
 """Largest scene file [bytes]."""
+MAX_TABLES = 1000
+"""Most tables of one name."""
+_DEEP = re.compile(r"(?<![^\s.,=\[\]{}])(?:[^\s.,=\[\]{}]++[ \t]*+\.[ \t]*+){50}")
+"""A key of more parts than any scene has: parsed, every part takes memory, and many take minutes."""
 FILES = ("clip", "prior", "body", "pose")
 """Keys whose values are paths, relative to the scene's file."""
 
@@ -287,6 +291,8 @@ def parse_tables(
         if name in many and not isinstance(values, list):
             raise ValueError(f"{where}write [[{name}]] in two brackets, since there may be several")
         alike = values if name in many else [values] if name in single else []
+        if len(alike) > MAX_TABLES:
+            raise ValueError(f"{where}there are {len(alike)} tables [[{name}]]: write at most {MAX_TABLES}")
         headers = [match.start() for match in re.finditer(rf"^[ \t]*\[+[ \t]*{name}[ \t]*\]", text, re.MULTILINE)]
         # Tables that are written in another way come first.
         starts = headers if len(headers) == len(alike) else [0] * len(alike)
@@ -308,6 +314,8 @@ def _place(source: str, text: str, start: int, name: str, key: str) -> str:
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
     try:
+        if _DEEP.search(text):
+            raise RecursionError("nested too deeply")
         return tomllib.loads(text)
     except (RecursionError, ValueError) as error:
         what, _, at = str(error).partition(" (at ")
