@@ -140,11 +140,8 @@ class CVAENetwork:
             setattr(self, name, self.tensors[name].astype(np.float64))
         if not (self.state_scale > 0).all():
             raise ValueError("the network's state_scale has to be above zero")
-        self.prior = MLP(self.tensors, "prior", shape.groups)
-        self.decoder = MLP(self.tensors, "decoder", shape.groups, shape.latent)
-
-    def __reduce__(self) -> tuple[type["CVAENetwork"], tuple[CVAEShape, Tensors]]:
-        return CVAENetwork, (self.shape, self.tensors)  # the layers' layout depends on the processor
+        self.prior = MLP(self.tensors, "prior", groups=shape.groups)
+        self.decoder = MLP(self.tensors, "decoder", groups=shape.groups, skip=shape.latent)
 
     @classmethod
     def random(cls, shape: CVAEShape, seed: int = 0) -> "CVAENetwork":

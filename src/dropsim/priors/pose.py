@@ -12,7 +12,7 @@ from dropsim.body import kinematics
 from dropsim.body.rotations import dot, normalize, rotmat_to_rotvec
 from dropsim.body.skeleton import NUM_JOINTS, flat
 from dropsim.files.weights import errors_of, read_number, read_record, read_weights, require_shapes, write_weights
-from dropsim.priors.network import LeakyMLP, Shapes, Tensors, linear_shapes, random_tensors
+from dropsim.priors.network import MLP, Shapes, Tensors, linear_shapes, random_tensors
 
 NUM_BODY = NUM_JOINTS - 1
 NUM_COLUMNS = 6 * NUM_BODY
@@ -80,7 +80,7 @@ class PoseNetwork:
             scaled[f"{part}.0.weight"] = weight.astype(np.float32)
             scaled[f"{part}.0.bias"] = (tensors[f"{part}.0.bias"] - weight @ mean).astype(np.float32)
         self._encoder, self._decoder, self._radius = (
-            LeakyMLP(scaled, part, shape.slope) for part in ("encoder", "decoder", "radius")
+            MLP(scaled, part, slope=shape.slope) for part in ("encoder", "decoder", "radius")
         )
 
     @classmethod
@@ -90,24 +90,25 @@ class PoseNetwork:
 
     def encode(self, seen: Float32[np.ndarray, "b i"]) -> Float32[np.ndarray, "b z"]:
         """Return the mean of the code for a flattened pose."""
-        code = self._encoder.forward(seen)
+        code = self._encoder.forward(seen)[:, 0]
         return _unit(code) * self.norm(seen)[:, None] if self.shape.radius else code
 
     def scaled_code(self, seen: Float32[np.ndarray, "b i"], norm: float) -> Float32[np.ndarray, "b z"]:
         """Return codes of flattened poses, brought to a norm."""
-        return np.float32(norm) * _unit(self._encoder.forward(seen))
+        return np.float32(norm) * _unit(self._encoder.forward(seen)[:, 0])
 
     def norm(self, seen: Float32[np.ndarray, "b i"]) -> Float32[np.ndarray, "b"]:
         """Return the norm of that mean; ours has a part for it."""
         if not self.shape.radius:
             return np.linalg.norm(self.encode(seen), axis=-1)
-        radius = self._radius.forward(seen)[:, 0]
+        radius = self._radius.forward(seen)[:, 0, 0]
         # Softplus; a number that is not finite stays so.
         return np.maximum(radius, 0) + np.log1p(np.exp(-np.abs(radius)))
 
     def decode(self, z: Float32[np.ndarray, "b z"]) -> Float32[np.ndarray, "b c"]:
         """Return two columns for each body joint, not yet orthonormal."""
-        return self._decoder.forward(_unit(z) * np.float32(math.sqrt(self.shape.latent)) if self.shape.radius else z)
+        z = _unit(z) * np.float32(math.sqrt(self.shape.latent)) if self.shape.radius else z
+        return self._decoder.forward(z)[:, 0]
 
 
 def _unit(v: np.ndarray) -> np.ndarray:
