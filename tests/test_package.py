@@ -47,7 +47,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_is_small(dist):
         about = next(name for name in names if name.endswith(".dist-info/METADATA"))
         metadata = email.message_from_string(archive.read(about).decode())
         scripts = archive.read(about.replace("METADATA", "entry_points.txt")).decode()
-    assert {f"dropsim/assets/{name}.safetensors" for name in ("prior", "pose", "starts", "body")} <= names
+    assert {f"dropsim/assets/{name}.safetensors" for name in ("prior", "pose", "body")} <= names
     assert "dropsim/assets/rigs/cmu.toml" in names
     assert {"LICENSE", "NOTICE"} <= {Path(name).name for name in names}
     assert metadata["License-Expression"] == "MIT"

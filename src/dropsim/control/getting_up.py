@@ -1,28 +1,19 @@
 """Getting up, for priors that never saw people on the ground: the shipped motion field proposes until they stand."""
 
-import functools
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from dropsim.body.skeleton import Skeleton
 from dropsim.compute.random import Streams
 from dropsim.physics import metrics
 from dropsim.physics.step import Stage
 from dropsim.priors.intent import Intent
-from dropsim.priors.motion_field import MotionField
+from dropsim.priors.motion_field import shipped_field
 from dropsim.priors.prior import Candidates, Prior, State
 
 ON_FEET = 0.9
 """Share of their standing heights above which pelvis and head are of somebody who is up again."""
-
-
-@functools.lru_cache(maxsize=4)
-def field_of(skeleton: Skeleton, fps: float) -> MotionField | None:
-    """Return the shipped field for a body; None if it has another frame rate."""
-    field = MotionField.shipped()
-    return replace(field, skeleton=skeleton) if field.fps == fps else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +62,7 @@ def get_up(
     rises = metrics.lying(x, skeleton)
     if remembered is not None:
         rises |= ~np.isnan(remembered[..., 0]) & ~metrics.above(x, skeleton, ON_FEET).all(-1)
-    if not rises.any() or (field := field_of(skeleton, prior.fps)) is None:
+    if not rises.any() or prior.fps != (field := shipped_field(skeleton)).fps:
         return None
     fresh = field.recall(seen, x, seen.q)
     memory = np.array(fresh) if remembered is None else np.where(np.isnan(remembered), fresh, remembered)

@@ -1,7 +1,6 @@
 """A conditional VAE over transitions in HuMoR's form: state in the heading frame, a Gaussian latent, deltas out."""
 
 import importlib.resources
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from dropsim.priors.cvae_kernels import compose_kinematic
 from dropsim.priors.intent import Intent
 from dropsim.priors.network import MLP, Shapes, Tensors, mlp_shapes, random_tensors
 from dropsim.priors.prior import Candidate, Candidates, Prior, State
-from dropsim.priors.starts import pop_skeleton, shipped_starts, skeleton_tensors
 
 NUM_BODY = NUM_JOINTS - 1
 STATE_SIZE = 339
@@ -48,7 +46,8 @@ _WAY = slice(MEMORY_SIZE + 12, MEMORY_SIZE + 15)
 """Place of the way in a memory."""
 INTENT_SIZE = 5 + 3
 """Width of an intent: velocity 2, facing 2 and height 1 in the heading frame, and flags of what is known."""
-
+_BODY = {"rest": (NUM_JOINTS, 3), "masses": (NUM_JOINTS,), "radii": (NUM_JOINTS,)}
+"""Shapes of a skeleton's arrays in a file."""
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Joints, rotations and memories of some people."""
 
@@ -217,11 +216,13 @@ class CVAEPrior(Prior):
             shape = read_record(metadata, "shape", CVAEShape)
             fps = read_number(metadata, "fps", low=1.0, high=1000.0)
             temperature = read_number(metadata, "temperature", 1.0, low=0.0, high=10.0)
-            body = pop_skeleton(tensors)
-            if body is None:
-                raise ValueError("it has no skeleton: train it again with `dropsim train prior`")
+            body = [tensors.pop(f"skeleton.{name}", np.zeros(0)).astype(np.float64) for name in _BODY]
+            if [part.shape for part in body] != list(_BODY.values()):
+                raise ValueError(
+                    f"it has no skeleton of {NUM_JOINTS} joints: train it again with `dropsim train prior`"
+                )
             require_shapes(tensors, shape.tensor_shapes())
-            return cls(CVAENetwork(shape, tensors), body, fps=fps, name=path.stem, temperature=temperature)
+            return cls(CVAENetwork(shape, tensors), Skeleton(*body), fps=fps, name=path.stem, temperature=temperature)
 
     @classmethod
     def from_humor(cls, path: str | Path, skeleton: Skeleton, *, joints_from_kinematics: bool = False) -> "CVAEPrior":
@@ -233,7 +234,8 @@ class CVAEPrior(Prior):
     def save(self, path: str | Path) -> None:
         """Write weights and body as safetensors, with what is needed to build the network again."""
         metadata = {"shape": asdict(self.network.shape), "fps": self.fps, "temperature": self.temperature}
-        write_weights(path, "cvae", self.network.tensors | skeleton_tensors(self.skeleton), metadata)
+        body = {f"skeleton.{name}": getattr(self.skeleton, name) for name in _BODY}
+        write_weights(path, "cvae", self.network.tensors | body, metadata)
 
     def propose(self, state: State, num: int, rng: Streams, intent: Intent | None = None) -> Candidates:
         """Propose the mode and num - 1 samples; people who are asked to go elsewhere turn there bit by bit."""
@@ -318,14 +320,6 @@ class CVAEPrior(Prior):
         changes = in_world[:, :, [1, 3, *range(47, 69)]].reshape(*deltas.shape[:2], -1)
         velocities = memory[:, None, :VELOCITY_SIZE] + changes
         return joints, next_q, np.concatenate((velocities, root - joints[:, :, 0]), axis=-1)
-
-    def start(self, category: str, seed: Sequence[int] | int = 0) -> State:
-        """Return a state of the shipped bank, e.g. "walk", above the origin and facing +y; seeds give a batch."""
-        state = shipped_starts().draw(category, seed, self.skeleton)
-        memory = self._padded(state.memory)
-        if self.network.shape.kinematic:
-            memory[..., _WAY] *= (0.0, 1.0, 0.0)  # their way is straight ahead
-        return State(state.x, state.v, state.q, memory)
 
     def turn_memory(self, memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "*b m"]:
         return turn_memory(memory, R)

@@ -8,7 +8,7 @@ import functools
 import importlib.resources
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from dropsim.body.skeleton import NUM_JOINTS, Skeleton, flat
 from dropsim.compute.jit import cache_folder, kernel_hash
 from dropsim.compute.random import Streams
 from dropsim.files.cache import cached
+from dropsim.motion.motion import Motion
 from dropsim.priors import field_kernels as kernels
 from dropsim.priors.bank import EVERYDAY, TAGS, Bank
 from dropsim.priors.field_queries import (
@@ -58,6 +59,8 @@ LANDS = 1.0
 """Feet are known to land within this time [s]: longer in the air is no step."""
 FARTHEST_ROAM = 1.0
 """Excursions beyond this count alike [m]; so do those of frames near a clip's end, after which nobody knows."""
+PAST = 30
+"""Frames of a recording before a start that priors with a memory of how people moved are given."""
 CLIP_END = 12
 """Frames before a clip's end that are not proposed any more."""
 
@@ -102,24 +105,13 @@ class MotionField(Prior):
         bank = Bank.open(path)
         return cls(bank, bank.skeleton)
 
-    @functools.cached_property
+    @property
     def _frames(self) -> kernels.Frames:
         return frames_of(self.bank)
 
-    @functools.cached_property
+    @property
     def _index(self) -> tuple[Recorded, SearchIndex]:
-        """What is known of the recorded frames; that of a file is built once and kept in the user's cache folder."""
-        parts = Recorded, SearchIndex
-
-        def make() -> dict[str, np.ndarray]:
-            built = index_of(self.bank, self._frames)
-            return {name: np.ascontiguousarray(values) for part in built for name, values in part._asdict().items()}
-
-        # It is the index of this code and no other's.
-        path = cache_folder() / "banks" / f"{self.bank.digest}-{kernel_hash()}.safetensors"
-        arrays = cached(path, make) if self.bank.digest else make()
-        recorded, search = ({name: arrays[name] for name in part._fields} for part in parts)
-        return Recorded(**recorded), SearchIndex(**search)
+        return kept_index(self.bank)
 
     @functools.cached_property
     def _rules(self) -> kernels.Rules:
@@ -168,30 +160,57 @@ class MotionField(Prior):
 
     def start(self, category: str, seed: Sequence[int] | int = 0) -> State:
         """Return somebody of the recordings above the origin, facing +y."""
-        seeds = [seed] if isinstance(seed, int) else list(seed)
-        choices = self.bank.starts(category)
-        rows = np.array([choices[int(Streams(s).uniform() * len(choices))] for s in seeds])
-        root, quaternions = (values.astype(np.float64) for values in self._frames[:2])
-        turn, poses = heading(unitquat_to_rotmat(quaternions[rows, 0])), []
-        for at in (rows, rows - 1):
-            q = unitquat_to_rotmat(quaternions[at])
-            q[:, 0] = turn @ q[:, 0]
-            place = self._rules.scale * apply(turn, root[at] - [1.0, 1.0, 0.0] * root[rows])
-            poses.append((self.skeleton.forward(q, place), q))
-        (x, q), (past, _) = poses
-        v = (x - past) * self.fps
-        # Nobody starts inside the floor: recorded feet are a little lower now and then.
-        x[..., 2] += np.maximum((self.skeleton.radii - x[..., 2]).max(-1), 0.0)[:, None]
+        rows = self._start_rows(category, seed, 1)
+        motion = self._until(rows, 1)
+        x, v = motion.joints[:, 1], (motion.joints[:, 1] - motion.joints[:, 0]) * self.fps
+        x[..., 2] += self._lift(x)
         memory = np.zeros((len(rows), NUM_REMEMBERED))
         memory[:, ROW] = rows
-        state = State(x, v, q, memory)
+        state = State(x, v, motion.q[:, 1], memory)
         return state[0] if isinstance(seed, int) else state
+
+    def recording(self, category: str, seed: Sequence[int] | int = 0) -> Motion:
+        """Return the last second of a recording before a start, which is above the origin and faces +y."""
+        motion = self._until(self._start_rows(category, seed, PAST), PAST)
+        root, q = motion.root.copy(), motion.q
+        root[..., 2] += self._lift(motion.joints[:, -1])
+        root, q = (root[0], q[0]) if isinstance(seed, int) else (root, q)
+        return Motion.from_rotations(self.skeleton, self.fps, root, q)
+
+    def _start_rows(self, category: str, seed: Sequence[int] | int, past: int) -> Int[np.ndarray, "n"]:
+        """Draw a start for each seed, with so many frames of its clip before it."""
+        choices = self.bank.starts(category)
+        choices = choices[choices - self.bank.first[choices] >= past]
+        seeds = [seed] if isinstance(seed, int) else seed
+        return np.array([choices[int(Streams(s).uniform() * len(choices))] for s in seeds])
+
+    def _until(self, rows: Int[np.ndarray, "n"], past: int) -> Motion:
+        """Return some frames until the starts, which are above the origin and face +y."""
+        root, quaternions = (
+            values[rows[:, None] + np.arange(-past, 1)].astype(np.float64) for values in self._frames[:2]
+        )
+        q = unitquat_to_rotmat(quaternions)
+        turn = heading(q[:, -1:, 0])
+        q[:, :, 0] = turn @ q[:, :, 0]
+        root = self._rules.scale * apply(turn, root - [1.0, 1.0, 0.0] * root[:, -1:])
+        return Motion.from_rotations(self.skeleton, self.fps, root, q)
+
+    def _lift(self, x: Float[np.ndarray, "n 22 3"]) -> Float[np.ndarray, "n 1"]:
+        """Return by how much people start higher: recorded feet are inside the floor now and then."""
+        return np.maximum((self.skeleton.radii - x[..., 2]).max(-1), 0.0)[:, None]
+
+
+@functools.lru_cache(maxsize=4)
+def shipped_field(skeleton: Skeleton) -> MotionField:
+    """Return the shipped field for a body."""
+    return replace(MotionField.shipped(), skeleton=skeleton)
 
 
 def _people(state: State) -> kernels.People:
     return kernels.People.of(flat(state.x, 2), flat(state.v, 2), flat(state.q, 3), flat(state.memory, 1))
 
 
+@functools.lru_cache(maxsize=2)
 def frames_of(bank: Bank) -> kernels.Frames:
     """Return a bank's frames as kernels take them, without what is faster than people move.
 
@@ -215,6 +234,22 @@ def _next(happens: Bool[np.ndarray, "n c"]) -> Int[np.ndarray, "n c"]:
     """Return the frame from each one on in which something happens; beyond the last one if it does not."""
     n = len(happens)
     return np.minimum.accumulate(np.where(happens, np.arange(n)[:, None], 10 * n)[::-1])[::-1]
+
+
+@functools.lru_cache(maxsize=2)
+def kept_index(bank: Bank) -> tuple[Recorded, SearchIndex]:
+    """Return the index of a bank; that of a file is built once and kept in the user's cache folder."""
+    parts = Recorded, SearchIndex
+
+    def make() -> dict[str, np.ndarray]:
+        built = index_of(bank, frames_of(bank))
+        return {name: np.ascontiguousarray(values) for part in built for name, values in part._asdict().items()}
+
+    # It is the index of this code and no other's.
+    path = cache_folder() / "banks" / f"{bank.digest}-{kernel_hash()}.safetensors"
+    arrays = cached(path, make) if bank.digest else make()
+    recorded, search = ({name: arrays[name] for name in part._fields} for part in parts)
+    return Recorded(**recorded), SearchIndex(**search)
 
 
 def index_of(bank: Bank, frames: kernels.Frames) -> tuple[Recorded, SearchIndex]:

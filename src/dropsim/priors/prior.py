@@ -195,12 +195,12 @@ class Prior(ABC):
     def start(self, category: str, seed: Sequence[int] | int = 0) -> State:
         """Return a state to start from, e.g. "walk", above the origin and facing +y; a sequence of seeds gives a batch.
 
-        By default it is one of the package's, with the memory that `recall` makes of it.
+        By default people start in a frame of the package's recordings, as with `start_from`.
         """
-        from dropsim.priors.starts import shipped_starts
+        from dropsim.priors.motion_field import shipped_field
 
-        before, now = shipped_starts().pair(category, seed, self.skeleton, self.fps)
-        return State(now.x, now.v, now.q, self.recall(before, now.x, now.q))
+        motion = shipped_field(self.skeleton).recording(category, seed).resampled(self.fps)
+        return self.start_from(motion, len(motion) - 1)
 
     def start_from(self, motion: Motion, frame: int) -> State:
         """Return the state of a motion at a frame; velocities are differences from the frame before.

@@ -1,4 +1,4 @@
-"""`dropsim train prior|pose|starts`: weights and start states of your own, from a data set."""
+"""`dropsim train prior|pose`: weights of your own, from a data set."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Train:
-    """Train the motion prior or the pose model, or choose start states out of recordings.
+    """Train the motion prior or the pose model.
 
     Example: dropsim train prior --data DATA --out RUN --minutes 120, with data from `dropsim data build`. Needs the
     extra `train`.
     """
 
-    model: tyro.conf.Positional[Literal["prior", "pose", "starts"]]
-    """The motion prior, the model of natural poses, or the bank of start states."""
+    model: tyro.conf.Positional[Literal["prior", "pose"]]
+    """The motion prior, or the model of natural poses."""
     data: Path
     """Folder of the data set."""
     out: Path
@@ -41,10 +41,7 @@ class Train:
         """Train, and print a line of progress now and then."""
         if self.minutes <= 0 or self.threads < 1 or self.steps < 0:
             raise ValueError("minutes and threads must be positive, steps not negative")
-        if self.model == "starts":
-            self._make_starts()
-        else:
-            print(f"wrote {self._train()}")
+        print(f"wrote {self._train()}")
 
     def _train(self) -> Path:
         try:
@@ -60,20 +57,6 @@ class Train:
         if self.model == "prior":
             return train_prior(self.data, self.out, PriorOptions(seed=self.seed), budget, _print_progress)
         return train_pose(self.data, self.out, PoseOptions(seed=self.seed), budget, _print_progress)
-
-    def _make_starts(self) -> None:
-        """Choose start states, and print how many of each there are."""
-        from dropsim.motion.clips import load
-        from dropsim.priors.pose import PosePrior
-        from dropsim.research.training.starts import FITS, make_starts
-
-        bank = make_starts(load(self.data, held_out=False), seed=self.seed, pose=PosePrior.shipped())
-        path = self.out / "starts.safetensors"
-        bank.save(path)
-        for name in FITS:
-            count = bank.count(name) if name in bank.categories else 0
-            print(f"{name}: {count} states" if count else f"{name}: none, no recording shows it")
-        print(f"wrote {path}")
 
 
 def _print_progress(progress: Progress) -> None:

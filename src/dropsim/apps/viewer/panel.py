@@ -37,7 +37,7 @@ SQUARE_CENTIMETRES, TINY = 1e4, 0.01
 """Square centimetres in a square metre (the axis has no room for small numbers), and the smallest energy drawn, because
 zero has no logarithm [cm^2]."""
 PACES = {"1": 1.0, "1/2": 0.5, "1/4": 0.25, "1/10": 0.1}
-STARTS = ("stand", "walk", "run", "jump", "turn", "crouch", "get up", "dance", "sport", "ground")
+STARTS = ("stand", "walk", "run", "jump", "turn", "crouch", "dance", "sport", "ground")
 """Motions that some prior can start in."""
 FREE = "somebody alone"
 """Name of the scene in which nothing happens by itself."""

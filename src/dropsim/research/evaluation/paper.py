@@ -41,7 +41,7 @@ from dropsim.research.evaluation.report import Figure, Panel, Report, Table
 from dropsim.scene import Drag, Follow, Person, Push, Scene, batch_scenes, run
 from dropsim.scene.scenarios import scenario
 
-CATEGORIES = ("walk", "run", "turn", "stand", "jump", "crouch", "dance", "sport")
+CATEGORIES = ("walk", "run", "turn", "stand", "jump", "crouch")
 """Starts of the random motions, all that begin on their feet."""
 MILD, HARD = (150.0, 350.0), (300.0, 700.0)
 """Ranges of the pushes [N]: most people bear the first on their feet, the second fells most. The paper gives no number,

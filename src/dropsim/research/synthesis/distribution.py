@@ -13,7 +13,7 @@ from typing import Any
 
 from dropsim.files.names import suggestion
 from dropsim.files.units import Degrees, Millimetres, Percent, Seconds
-from dropsim.priors.starts import StartBank
+from dropsim.priors.bank import TAGS
 from dropsim.scene import files
 from dropsim.scene.files import MANY, SINGLE, Key, Setup, Table, Value, shown
 from dropsim.scene.scenarios import SCENARIOS, scenario
@@ -217,15 +217,14 @@ class Distribution:
                 if category not in self.weights:
                     hint = suggestion(category, self.weights)
                     raise ValueError(f"{table.where('category')}[categories] has no {category!r}: {hint}")
-        starts = StartBank.shipped().categories
         for category in self.weights:
             for number in range(max(2, *(most_options(table.values) for table in self.tables))):
                 tables = self._drawn(category, Draw(number))
                 setup = files.setup_of(tables, Path(self.folder), self.name)
                 people = (table for table in tables if table.name == "person")
                 for table, person in zip(people, setup.scene.people, strict=False):
-                    if setup.clip is None and person.start not in starts:
-                        hint = suggestion(person.start, starts)
+                    if setup.clip is None and person.start not in TAGS:
+                        hint = suggestion(person.start, TAGS)
                         raise ValueError(f"{table.where('start')}there is no start {person.start!r}: {hint}")
 
     def _drawn(self, category: str, draw: Draw) -> list[Table]:
