@@ -113,23 +113,6 @@ def test_only_people_who_want_something_look_ahead_and_only_they_draw():
     assert make_plan(Planner(4, 3, 2), Wanderer(), people, Intent.unknown(6), 10, rng) is None
 
 
-def test_worlds_of_people_are_planned_for_in_their_places():
-    # Two worlds of three people each: a batch of any shape.
-    flat = crowd(6)
-    worlds = flat.map(lambda values: values.reshape(2, 3, *values.shape[1:]))
-    velocity = np.broadcast_to([0.0, 1.0], (6, 2))
-    together = make_plan(Planner(4, 3, 2), Wanderer(), flat, Intent.toward(velocity), 0, Streams(list(range(6))))
-    spread = make_plan(
-        Planner(4, 3, 2),
-        Wanderer(),
-        worlds,
-        Intent.toward(velocity.reshape(2, 3, 2)),
-        0,
-        Streams(list(range(6))).unflatten(2, 3),
-    )
-    assert np.array_equal(spread.frames.x.reshape(together.frames.x.shape), together.frames.x)
-
-
 def test_a_plan_leads_its_people_frame_by_frame(rng):
     def candidates(count: int, memory: np.ndarray) -> Candidates:
         x = rng.standard_normal((2, count, NUM_JOINTS, 3, 4))

@@ -14,7 +14,7 @@ from dropsim.motion.contacts import label_contacts
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.step import Simulator, StepInputs
 from dropsim.priors.bank import Bank, ClipInfo
-from dropsim.priors.cvae import MEMORY_SIZE, CVAEPrior
+from dropsim.priors.cvae import CVAEPrior
 from dropsim.priors.intent import Intent
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.passive import PassivePrior
@@ -153,14 +153,6 @@ def test_the_first_candidate_is_the_mode_whatever_the_chance(case):
         assert np.array_equal(getattr(among, name)[0], getattr(alone, name)[0])
 
 
-@every_prior
-def test_the_same_seed_gives_the_same_candidates(case):
-    state = batch(case.states)
-    first, again = (case.prior.propose(state, 4, Streams([3, 4, 5])) for _ in range(2))
-    for name in ("x", "q", "memory"):
-        assert np.array_equal(getattr(first, name), getattr(again, name))
-
-
 @pytest.mark.parametrize("case", [*CVAES, "a user's", "a user's network"], indirect=True)
 def test_another_seed_gives_other_candidates(case):
     first, other = (case.prior.propose(case.states[0], 3, Streams(seed)).x for seed in (0, 1))
@@ -170,7 +162,7 @@ def test_another_seed_gives_other_candidates(case):
 
 
 @every_prior
-@pytest.mark.parametrize("num", [1, 4, 7, 64])
+@pytest.mark.parametrize("num", [1, 7, 64])
 def test_somebody_in_a_batch_gets_what_they_get_alone_to_the_last_bit(case, num):
     seeds = [11, 12, 13]
     rng, alone = Streams(seeds), [Streams(seed) for seed in seeds]
@@ -228,10 +220,10 @@ def test_a_start_from_a_motion_is_its_frame_with_the_velocity_that_led_there(cas
 
 
 @every_prior
-@pytest.mark.parametrize("frame", [-1, 0, len(CLIP)])
-def test_a_start_needs_a_frame_before_it(case, frame):
-    with pytest.raises(ValueError, match="give one from 1 to 59"):
-        case.prior.start_from(CLIP, frame)
+def test_a_start_needs_a_frame_before_it(case):
+    for frame in (-1, 0, len(CLIP)):
+        with pytest.raises(ValueError, match="give one from 1 to 59"):
+            case.prior.start_from(CLIP, frame)
 
 
 @pytest.mark.parametrize("case", [*CVAES, "passive", "a user's"], indirect=True)
@@ -251,15 +243,6 @@ def test_a_start_of_a_category_stands_on_the_floor_and_faces_forward(case):
     assert np.array_equal(case.prior.start("walk", 1).x, state.x[1])
     candidates = case.prior.propose(state, 2, Streams([0, 1, 2]))
     assert candidates.memory.shape[-1] == state.memory.shape[-1]
-
-
-@every_cvae
-def test_a_start_without_states_of_ones_own_is_the_same(case):
-    # The default goes through the frame before; ours takes the kept velocities, which are in single precision.
-    own, other = case.prior.start("run", [3, 4]), Prior.start(case.prior, "run", [3, 4])
-    assert np.array_equal(own.x, other.x)
-    # But for the way, which is straight ahead.
-    np.testing.assert_allclose(own.memory[:, :MEMORY_SIZE], other.memory[:, :MEMORY_SIZE], rtol=0, atol=1e-3)
 
 
 @every_prior
@@ -287,35 +270,12 @@ def test_the_shipped_prior_knows_the_floor(category):
 
 
 @every_cvae
-@pytest.mark.parametrize("number", [0, -1])
-def test_no_candidates_are_refused(case, number):
-    with pytest.raises(ValueError, match="at least 1"):
-        case.prior.propose(case.states[0], number, Streams(0))
-
-
-@every_cvae
-def test_a_state_of_another_prior_is_refused(case):
+def test_no_candidates_and_states_of_another_prior_are_refused(case):
     state = case.states[0]
+    with pytest.raises(ValueError, match="at least 1"):
+        case.prior.propose(state, 0, Streams(0))
     with pytest.raises(ValueError, match="memory is of another prior"):
         case.prior.propose(State(state.x, state.v, state.q, np.zeros(3)), 2, Streams(0))
-
-
-def test_candidates_are_not_written_over_while_somebody_holds_them():
-    # Their memory is used again, but only once it is free.
-    prior = tiny(kinematic=True)
-    held, copies = [], []
-    for seed in range(8):
-        candidates = prior.propose(prior.start_from(CLIP, 5), 3, Streams(seed))
-        held.append(candidates.x[1])
-        copies.append(candidates.x[1].copy())
-    assert all(np.array_equal(a, b) for a, b in zip(held, copies, strict=True))
-
-
-def test_people_of_a_batch_are_picked():
-    state = batch([tiny(kinematic=True).start_from(CLIP, f) for f in FRAMES])
-    assert np.array_equal(state[1].x, state.x[1])
-    assert np.array_equal(state[[2, 0]].q, state.q[[2, 0]])
-    assert state[np.array([True, False, True])].memory.shape[0] == 2
 
 
 def test_one_candidate_is_picked_for_each_person():

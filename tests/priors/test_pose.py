@@ -1,6 +1,5 @@
 """The pose prior: its projection, its files, and the model that ships."""
 
-import time
 from dataclasses import asdict
 
 import numpy as np
@@ -51,11 +50,6 @@ def test_decoded_poses_are_rotations_in_double_precision(prior, rng):
     R = prior.decode(rng.normal(size=(7, 32)))
     np.testing.assert_allclose(R @ R.swapaxes(-1, -2), np.broadcast_to(np.eye(3), R.shape), rtol=0, atol=1e-12)
     assert (np.linalg.det(R) > 0).all()
-
-
-def test_when_all_is_in_range_the_same_poses_come_back(prior):
-    wide = PosePrior(prior.network, limit=1e9)
-    assert np.array_equal(wide.project(CLIP.q), CLIP.q)
 
 
 def test_the_projection_is_continuous_outside(prior, rng):
@@ -142,15 +136,3 @@ def test_the_shipped_model_takes_a_knee_back_and_leaves_the_rest():
     joints = [skeleton.forward(q, CLIP.root) for q in (projected, CLIP.q)]
     others = [j for j in range(22) if JOINTS[j] not in ("left_knee", "left_ankle", "left_foot")]
     assert np.linalg.norm((joints[0] - joints[1])[:, others], axis=-1).mean() < 0.06
-
-
-def test_one_pose_is_quick():
-    prior, pose = PosePrior.shipped(), CLIP.q[0]
-    times = []
-    for _ in range(50):
-        began = time.process_time()
-        prior.norm(pose)
-        times.append(time.process_time() - began)
-    # 0.1 ms without the tests' checks of every shape, which cost more than the network; the bound leaves room for a
-    # busy machine.
-    assert min(times) < 3e-3

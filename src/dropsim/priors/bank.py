@@ -142,13 +142,7 @@ class Bank:
 
     def starts(self, category: str) -> Int[np.ndarray, "s"]:
         """Return frames at which somebody stands, walks, runs, crouches or is on the ground, or of clips with a tag."""
-        if category not in self._starts:
-            self._starts[category] = self._find_starts(category)
-        return self._starts[category]
-
-    @functools.cached_property
-    def _starts(self) -> dict[str, Int[np.ndarray, "s"]]:
-        return {}
+        return _starts(self, category)
 
     def _find_starts(self, category: str) -> Int[np.ndarray, "s"]:
         now, speed, height = np.arange(len(self)), self.speed, self.root[:, 2]
@@ -322,6 +316,8 @@ class Bank:
         }
 
 
+_starts = functools.lru_cache(maxsize=32)(Bank._find_starts)
+"""Starts of a bank in a category: everybody of a batch asks for them."""
 _BODY = {"rest": (NUM_JOINTS, 3), "masses": (NUM_JOINTS,), "radii": (NUM_JOINTS,)}
 
 

@@ -1,7 +1,7 @@
 """A conditional VAE over transitions in HuMoR's form: state in the heading frame, a Gaussian latent, deltas out."""
 
 import importlib.resources
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from dropsim.body.skeleton import NUM_JOINTS, Skeleton, flat
 from dropsim.compute.random import Streams
 from dropsim.files.weights import errors_of, read_number, read_record, read_weights, require_shapes, write_weights
 from dropsim.motion.motion import Motion
-from dropsim.priors.cvae_kernels import compose_kinematic
+from dropsim.priors.cvae_kernels import compose
 from dropsim.priors.intent import Intent
 from dropsim.priors.network import MLP, Shapes, Tensors, mlp_shapes, random_tensors
 from dropsim.priors.prior import Candidate, Candidates, Prior, State
@@ -269,14 +269,7 @@ class CVAEPrior(Prior):
             intent = Intent(now[2][:, _WAY][:, :2], intent.facing.reshape(-1, 2), intent.height.reshape(-1))
         H = heading(now[1][:, 0])
         output = network.decode(self._seen(now, H, intent), flat(noise, 2))
-        if shape.kinematic:
-            rows = ((NUM_JOINTS, 3), (NUM_JOINTS, 3, 3), (shape.memory_size,))
-            then = tuple(np.empty((*output.shape[:2], *row)) for row in rows)
-            mean = (exp(network.posture), network.pull)
-            constants = (network.output_scale, network.carry, network.free, network.held, mean)
-            compose_kinematic(now, H, output, *constants, (self.skeleton.offsets, self.fps, PACE), then)
-        else:
-            then = self._regressed(now, H, output * network.output_scale)
+        then = (self._stepped if shape.kinematic else self._regressed)(now, H, output * network.output_scale)
         batch = noise.shape[:-1]
         x, q, memory = (values.reshape(*batch, *values.shape[2:]) for values in then)
         # Without a cost, physics would choose among the odd ones those that fall with the body.
@@ -305,6 +298,23 @@ class CVAEPrior(Prior):
             wanted = (wanted - network.state_mean[size:-3]) / network.state_scale[size:-3]
             seen += [np.where(known, wanted, 0.0), known[:, [0, 2, 4]]]
         return np.concatenate(seen, axis=1, dtype=np.float32)
+
+    def _stepped(self, now: Arrays, H: Float[np.ndarray, "n 3 3"], deltas: Float[np.ndarray, "n k o"]) -> Arrays:
+        """Return K next frames: the network's deltas on top of what velocities and the pull carry on."""
+        (x, q, memory), network, (n, k, _) = now, self.network, deltas.shape
+        velocities = turn_memory(memory, H)
+        lasting = np.concatenate((velocities[:, :6], velocities[:, VELOCITY_SIZE:MEMORY_SIZE]), axis=1)
+        pull = network.pull[1:, None] * log_small(exp(network.posture[1:]) @ transpose(q[:, 1:]))
+        carried = lasting * (network.carry / self.fps)
+        carried[:, 6:] += pull.reshape(n, -1)
+        steps = (carried[:, None] + deltas[..., : carried.shape[1]]).reshape(n, k, -1, 3)
+        steps[:, :, :2] = steps[:, :, :2] @ H[:, None]
+        joints, rotations = np.empty((n, k, NUM_JOINTS, 3)), np.empty((n, k, NUM_JOINTS, 3, 3))
+        compose(x, q, steps, network.free, network.held, self.skeleton.offsets, joints, rotations)
+        moves = np.concatenate((steps[:, :, :2], joints - x[:, None], network.free[1:] * steps[:, :, 2:]), axis=2)
+        then = self.fps * moves.reshape(n, k, -1)
+        before = np.broadcast_to(memory[:, None], (n, k, memory.shape[1]))
+        return joints, rotations, np.concatenate((then, _history(before, then)), axis=-1)
 
     def _regressed(self, now: Arrays, H: Float[np.ndarray, "n 3 3"], deltas: Float[np.ndarray, "n k o"]) -> Arrays:
         """Return K next frames after HuMoR's deltas, all of which are added; rotations are exp(delta) R."""
@@ -344,22 +354,15 @@ class CVAEPrior(Prior):
 
     def start_from(self, motion: Motion, frame: int) -> State:
         """Return the state of a motion at a frame; velocities and their history are those of the frames before."""
-        state = super().start_from(motion, frame)
-        if self.network.shape.kinematic:
-            motion = motion if motion.fps == self.fps else motion.resampled(self.fps)
-            past = slice(max(0, frame - PACE_FRAMES), frame + 1)
-            x, q = motion.joints[..., past, :, :], motion.q[..., past, :, :, :]
-            ahead, behind = slice(1, None), slice(-1)
-            velocities = difference_memory(
-                x[..., behind, :, :], q[..., behind, :, :, :], x[..., ahead, :, :], q[..., ahead, :, :, :], self.fps
-            )
-            memory = self._padded(velocities[..., 0, :])
-            for i in range(1, velocities.shape[-2]):
-                now = self._padded(velocities[..., i, :])
-                now[..., MEMORY_SIZE:] = _history(memory, now)
-                memory = now
-            memory[..., _WAY] = memory[..., MEMORY_SIZE + 6 : MEMORY_SIZE + 9]
-            state = State(state.x, state.v, state.q, memory)
+        motion, start = motion.resampled(self.fps), super().start_from
+        state, first = start(motion, frame), max(1, frame + 1 - PACE_FRAMES)
+        if not self.network.shape.kinematic:
+            return state
+        state = start(motion, first)
+        for at in range(first + 1, frame + 1):
+            now = start(motion, at)
+            state = replace(now, memory=self.recall(state, now.x, now.q))
+        state.memory[..., _WAY] = state.memory[..., MEMORY_SIZE + 6 : MEMORY_SIZE + 9]
         return state
 
     def _padded(self, memory: Float[np.ndarray, "*b v"]) -> Float[np.ndarray, "*b m"]:
@@ -371,7 +374,7 @@ class CVAEPrior(Prior):
         return np.concatenate((memory, np.zeros((*batch, 6)), pace, pace[..., :3], still), axis=-1)
 
 
-def _history(before: Float[np.ndarray, "*b m"], now: Float[np.ndarray, "*b m"]) -> Float[np.ndarray, "*b h"]:
+def _history(before: Float[np.ndarray, "*b m"], now: Float[np.ndarray, "*b v"]) -> Float[np.ndarray, "*b h"]:
     """Return the history after a frame from the memory before it and the velocities now."""
     change = now[..., :MEMORY_SIZE] - before[..., :MEMORY_SIZE]
     pace = before[..., MEMORY_SIZE + 6 : MEMORY_SIZE + 12]

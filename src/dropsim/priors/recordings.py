@@ -93,8 +93,7 @@ def _smooth(values: Float[np.ndarray, "t c"], width: int) -> Float[np.ndarray, "
 
 def info_of(clip: Clip, motion: Motion) -> ClipInfo:
     """Describe a clip of a data set for a bank."""
-    rig = clip.read_as.removeprefix("rig ").partition(",")[0]
-    source, licence = SOURCES.get(rig, ("own recordings", "the user's own"))
+    source, licence = SOURCES.get(clip.source, ("own recordings", "the user's own"))
     recording = clip.recording or clip.name
     known = clip_table().get(recording)
     words = known.description if known else words_of(recording)
