@@ -90,17 +90,18 @@ class PoseNetwork:
 
     def encode(self, seen: Float32[np.ndarray, "b i"]) -> Float32[np.ndarray, "b z"]:
         """Return the mean of the code for a flattened pose."""
-        code = self._encoder.forward(seen)[:, 0]
-        return _unit(code) * self.norm(seen)[:, None] if self.shape.radius else code
+        return self.scaled_code(seen, self.norm(seen)[:, None])
 
-    def scaled_code(self, seen: Float32[np.ndarray, "b i"], norm: float) -> Float32[np.ndarray, "b z"]:
+    def scaled_code(
+        self, seen: Float32[np.ndarray, "b i"], norm: np.ndarray | np.float32
+    ) -> Float32[np.ndarray, "b z"]:
         """Return codes of flattened poses, brought to a norm."""
-        return np.float32(norm) * _unit(self._encoder.forward(seen)[:, 0])
+        return norm * _unit(self._encoder.forward(seen)[:, 0])
 
     def norm(self, seen: Float32[np.ndarray, "b i"]) -> Float32[np.ndarray, "b"]:
         """Return the norm of that mean; ours has a part for it."""
         if not self.shape.radius:
-            return np.linalg.norm(self.encode(seen), axis=-1)
+            return np.linalg.norm(self._encoder.forward(seen)[:, 0], axis=-1)
         radius = self._radius.forward(seen)[:, 0, 0]
         # Softplus; a number that is not finite stays so.
         return np.maximum(radius, 0) + np.log1p(np.exp(-np.abs(radius)))
@@ -185,17 +186,7 @@ class PosePrior:
         """Return how far out a pose is; above the limit it is out of range."""
         return self.network.norm(flatten_pose(q, self.network.shape)).astype(np.float64).reshape(q.shape[:-3])
 
-    def project(self, q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b 22 3 3"]:
-        """Return the poses, those out of range replaced by what their codes say when scaled back to the limit.
-
-        The root's orientation and poses within the range come back as they are.
-        """
-        outside, projected = self.norm(q) > self.limit, q.copy()
-        if outside.any():
-            projected[outside] = self.scaled_back(q[outside])
-        return projected
-
     def scaled_back(self, q: Float[np.ndarray, "n 22 3 3"]) -> Float[np.ndarray, "n 22 3 3"]:
         """Return what the codes of poses out of range say when scaled back to the limit."""
-        code = self.network.scaled_code(flatten_pose(q, self.network.shape), self.limit)
+        code = self.network.scaled_code(flatten_pose(q, self.network.shape), np.float32(self.limit))
         return np.concatenate((q[:, :1], self.decode(code)), axis=1)
