@@ -28,16 +28,16 @@ BUDGETS = {
 """Lines at 120 columns."""
 LAST = {
     "body": 1257,
-    "files compute": 1072,
+    "files compute": 1016,
     "motion": 3254,
-    "priors": 3674,
+    "priors": 3492,
     "physics": 3753,
-    "control": 813,
+    "control": 804,
     "scene": 3368,
     "export render": 1787,
-    "apps": 5135,
-    "research": 5902,
-    "tests": 19704,
+    "apps": 5118,
+    "research": 5768,
+    "tests": 19271,
 }
 """Lines when the limit was last lowered. A change that makes a folder smaller lowers its number here."""
 SLACK = 40

@@ -201,8 +201,6 @@ class CVAEPrior(Prior):
     def shipped(cls) -> "CVAEPrior":
         """Return the model that comes with the package."""
         with importlib.resources.as_file(importlib.resources.files("dropsim") / "assets" / "prior.safetensors") as path:
-            if not path.exists():
-                raise ValueError("the package holds no motion prior's weights: train them with `dropsim train prior`")
             prior = cls.load(path)
         prior.name = "cvae"
         return prior

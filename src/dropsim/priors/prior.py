@@ -207,8 +207,7 @@ class Prior(ABC):
 
         The memory is what `recall` makes of a state that has none yet.
         """
-        if motion.fps != self.fps:
-            motion = motion.resampled(self.fps)
+        motion = motion.resampled(self.fps)
         if not 1 <= frame < len(motion):
             raise ValueError(
                 f"cannot start at frame {frame}: give one from 1 to {len(motion) - 1}, so that there is a frame before it"
