@@ -78,3 +78,14 @@ def test_pictures_are_small():
 def test_every_command_is_in_the_documentation():
     text = (ROOT / "docs" / "command-line.md").read_text()
     assert [name for name in COMMANDS if f"`{name}`" not in text] == []
+
+
+def test_the_page_of_constants_is_that_of_the_sources():
+    page = subprocess.run(
+        [sys.executable, "-c", "import list_constants as c; print(c.page(), end='')"],
+        cwd=ROOT / "tools",
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert (ROOT / "docs" / "constants.md").read_text() == page, "run `python tools/list_constants.py`"
