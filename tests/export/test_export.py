@@ -67,14 +67,11 @@ def boxes() -> Body:
     size = np.abs(far - near) / 2 + 0.6 * skeleton.radii[1:, None]
     vertices = ((near + far) / 2)[:, None] + corners * size[:, None]
     faces = box + 8 * np.arange(NUM_JOINTS - 1)[:, None, None]
-    # A joint without weight, which glTF wants to be 0.
-    joints = np.repeat([(parent, j, 7, 0) for j, parent in enumerate(PARENTS) if j], 8, axis=0)
-    weights = np.tile((0.7, 0.3, 0.0, 0.0), (len(joints), 1))
+    eye = np.eye(NUM_JOINTS)
+    blend = np.repeat(0.7 * eye[list(PARENTS[1:])] + 0.3 * eye[1:], 8, axis=0)
     # And a vertex in no face, which has no normal.
-    vertices, joints, weights = (
-        np.concatenate((rows, rows[:1])) for rows in (vertices.reshape(-1, 3), joints, weights)
-    )
-    return Body(skeleton, vertices, faces.reshape(-1, 3), joints, weights)
+    vertices, blend = (np.concatenate((rows, rows[:1])) for rows in (vertices.reshape(-1, 3), blend))
+    return Body(skeleton, vertices, faces.reshape(-1, 3), blend)
 
 
 BODY = boxes()

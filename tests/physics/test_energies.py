@@ -253,7 +253,8 @@ def test_range_of_motion_is_a_stop_without_bounce(poses):
     energy, broken = RangeOfMotion(PosePrior.shipped()), q.copy()
     broken[:, 4] = exp(np.array([-1.8, 0.0, 0.0]))
     bent = SKELETON.forward(broken, x_t[:, 0])
-    natural = SKELETON.forward(energy.pose.project(broken), x_t[:, 0])
+    assert (energy.pose.norm(broken) > energy.pose.limit).all()
+    natural = SKELETON.forward(energy.pose.scaled_back(broken), x_t[:, 0])
     still, outward, inward = (
         energy.value(bent, frame_of(bent + way * (natural - bent), broken, candidates)) for way in (0.0, 0.5, -0.5)
     )

@@ -82,6 +82,8 @@ def read_value(wanted: Value, raw: object, what: str) -> Value:
         return _row(typing.get_args(kind), raw, what)
     if type(raw) is not kind:
         raise ValueError(f"{what} is {_KINDS[kind]}, not {shown(raw)}")
+    if isinstance(raw, int) and abs(raw) >= 2**63:
+        raise ValueError(f"{what} is a whole number below 2^63")
     return raw
 
 

@@ -119,9 +119,9 @@ _ALL = [
     _setup("follow-run", "A person runs around a square at 2.5 m/s and turns every 4 s.", "run", _square(2.5)[0], seconds=16.0),
     _setup("lead-by-hand", "A person is led around a square by the right hand at 1.2 m/s.", "walk", *_square(1.2), seconds=16.0),
     _setup("lead-by-hand-run", "A person is led around a square by the right hand at 2.5 m/s.", "run", *_square(2.5), seconds=16.0),
-    _setup("trip", "An obstacle holds a running person's heel for a second.", "run", Trip(start=0.5), seed=1),
+    _setup("trip", "An obstacle holds a running person's heel for a second.", "run", Trip(start=0.5), seed=10),
     Setup("tilt", "The ground tilts sideways and back while a person walks.", scene=Scene(elements=(_ahead(1.0),), ground=Ground(_TILTS))),
-    _setup("stiff-knee", "A person walks with a right knee that does not bend.", "walk", _ahead(1.0), StiffJoint()),
+    _setup("stiff-knee", "A person walks with a right knee that does not bend.", "walk", _ahead(1.0), StiffJoint(), seed=2),
     Setup(
         "backflip-push", "A person is pushed during a back somersault; --set clip=FILE takes a recording instead.", 8.0,
         clip=SOMERSAULT, handover=_IN_THE_AIR.start, scene=Scene(elements=(_IN_THE_AIR,)),
