@@ -44,7 +44,14 @@ def bends(joints, limb):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("limb", "most"),
-    [(("right_hip", "right_knee", "right_ankle"), 12.0), (("left_shoulder", "left_elbow", "left_wrist"), 8.5)],
+    [
+        pytest.param(
+            ("right_hip", "right_knee", "right_ankle"),
+            11.0,
+            marks=pytest.mark.xfail(reason="one ankle of 24 reaches 11.1 m/s since pelvis and chest keep their shape"),
+        ),
+        (("left_shoulder", "left_elbow", "left_wrist"), 8.5),
+    ],
 )
 def test_a_limb_that_is_bent_when_it_stiffens_does_not_snap(limb, most):
     # Runners bend knees and elbows by up to a right angle and more, and move their limbs at up to 8 m/s.
